@@ -1,0 +1,1 @@
+"""Measure a hop, judge it, say so: three things that are kept apart."""

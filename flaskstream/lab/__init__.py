@@ -1,0 +1,1 @@
+"""What the comparison needs and production never imports: a model server, faults, measurements."""
