@@ -1,8 +1,9 @@
 """Everything that goes wrong, on one screen.
 
 Each error says whose fault it is. `code` is stable and goes on the wire in `event: error`;
-`status` is the HTTP status while one can still be sent (before the first byte). `str(error)` is for
-the log: it names what was expected and what came, and no client ever sees it.
+`status` is the HTTP status while one can still be sent (before the first byte), `message` is what the
+client is told. `str(error)` is for the log: it names what was expected and what came, and no client ever
+sees it, for it may hold what is not the client's business.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ class FlaskStreamError(Exception):
 
     code = "internal"
     status = 500
+    message = "The stream failed. The log of the server says why, under this id."
 
 
 class InvalidEvent(FlaskStreamError, ValueError):
@@ -37,6 +39,7 @@ class EventTooLarge(FlaskStreamError):
 
     code = "event_too_large"
     status = 502
+    message = "The upstream sent an event that is too large."
 
 
 class UpstreamError(FlaskStreamError):
@@ -44,12 +47,14 @@ class UpstreamError(FlaskStreamError):
 
     code = "upstream_error"
     status = 502
+    message = "The upstream failed, or sent what is no answer."
 
 
 class UpstreamRefused(UpstreamError):
     """No connection: refused, reset before an answer, a name that does not resolve, a bad certificate."""
 
     code = "upstream_refused"
+    message = "The upstream cannot be reached."
 
 
 class UpstreamTimeout(UpstreamError):
@@ -57,6 +62,7 @@ class UpstreamTimeout(UpstreamError):
 
     code = "upstream_timeout"
     status = 504
+    message = "The upstream did not answer in time."
 
 
 class IdleTimeout(UpstreamError):
@@ -64,12 +70,14 @@ class IdleTimeout(UpstreamError):
 
     code = "idle_timeout"
     status = 504
+    message = "The upstream has said nothing for too long."
 
 
 class UpstreamTruncated(UpstreamError):
     """The upstream's bytes ended before its answer did."""
 
     code = "upstream_truncated"
+    message = "The upstream broke off before its answer was complete."
 
 
 class UpstreamStatus(UpstreamError):

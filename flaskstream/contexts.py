@@ -1,0 +1,124 @@
+"""Carry a request from the thread that handles it into the thread that runs its generator.
+
+Two kinds of context come along. The `contextvars` of the view are those of the generator: view and generator run in
+one and the same `Context`, one after the other, so that even a token made in the view can be reset in the generator.
+Flask's contexts are pushed as copies that share `request` and `g`: the originals are popped when the view returns,
+as for any request, and one context object pushed in two threads would break both.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import copy
+import logging
+from typing import Any, Callable, Iterator, Mapping
+
+from flask import current_app, g, stream_with_context
+from flask.ctx import RequestContext
+
+log = logging.getLogger(__name__)
+
+# The variables in which Flask keeps its contexts: from 2.2 on, and (in Werkzeug's locals) in 2.0 and 2.1.
+# Older ones keep them by thread, so there is nothing to leave behind.
+_FLASK_VARIABLES = frozenset({"flask.app_ctx", "flask.request_ctx", "local_storage"})
+
+
+class Carrier:
+    """What the generator of one request needs to run elsewhere. Made in the view's thread, in its request.
+
+    Args:
+        keep_request: keep `request`, `session` and `g` available in the generator until it ends. Without it the
+            generator runs outside of Flask's contexts, and a long stream holds nothing that lives as long as they
+            do, such as a database session.
+    """
+
+    def __init__(self, keep_request: bool = True) -> None:
+        self._app = current_app._get_current_object()  # type: ignore[attr-defined]
+        self._keep_request = keep_request
+        self._context = contextvars.Context()
+        self._flask_tokens = []
+        for variable, value in contextvars.copy_context().items():
+            token = self._context.run(variable.set, value)
+            if variable.name in _FLASK_VARIABLES:
+                self._flask_tokens.append((variable, token))
+
+    def call_view(self, view: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call the view in the context in which its generator will run; the view may be `async` (Flask 2.0 on)."""
+        ensure_sync = getattr(self._app, "ensure_sync", None)
+        result = self._context.run(ensure_sync(view) if ensure_sync else view, *args, **kwargs)
+        if self._keep_request:
+            self._request = _copy_of(_current_request_context())
+            self._g = g._get_current_object()
+        else:
+            for variable, token in self._flask_tokens:
+                self._context.run(variable.reset, token)
+        return result
+
+    def run(self, function: Callable[[], None]) -> None:
+        """Call the function, in whatever thread this is, in the contexts of the request."""
+        self._context.run(self._run_with_request if self._keep_request else _call, function)
+
+    def _run_with_request(self, function: Callable[[], None]) -> None:
+        app_context = self._app.app_context()
+        app_context.g = self._g
+        with app_context, self._request:
+            function()
+
+    def hold(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Return the items of the generator, which keeps the request's contexts for as long as it lives.
+
+        To be called by the function that `run` runs. A change that the generator makes to the session is
+        reported in the log when it ends: it is not stored, for the cookie left with the headers.
+        """
+        if not self._keep_request:
+            return items
+        return stream_with_context(_watch_session(items, _session_of(self._request)))
+
+
+def _call(function: Callable[[], None]) -> None:
+    function()
+
+
+def _current_request_context() -> RequestContext:
+    try:
+        from flask.globals import request_ctx
+    except ImportError:  # before Flask 2.2
+        from flask import _request_ctx_stack  # type: ignore[attr-defined]
+
+        return _request_ctx_stack.top  # type: ignore[no-any-return]
+    return request_ctx._get_current_object()  # type: ignore[attr-defined, no-any-return]
+
+
+def _copy_of(original: RequestContext) -> RequestContext:
+    """Return a context for the same request, with a copy of the session.
+
+    With the session itself, whether a change made by the generator is stored would depend on how fast it made it.
+    """
+    return RequestContext(
+        original.app,
+        environ=original.request.environ,
+        request=original.request,
+        session=copy.copy(_session_of(original)),
+    )
+
+
+def _session_of(context: RequestContext) -> Any:
+    """Return the session without asking for it: Flask 3.1.3 answers a question with a `Vary: Cookie`."""
+    values: Mapping[str, Any] = vars(context)
+    return values["_session"] if "_session" in values else values["session"]
+
+
+def _watch_session(items: Iterator[Any], session: Any) -> Iterator[Any]:
+    before = _contents(session)
+    try:
+        yield from items
+    finally:
+        if _contents(session) != before:
+            log.warning(
+                "the session was changed while the response was streaming, and this change is lost: the cookie"
+                " leaves with the headers. Set it in the view, before the generator runs"
+            )
+
+
+def _contents(session: Any) -> Any:
+    return dict(session) if isinstance(session, Mapping) else None

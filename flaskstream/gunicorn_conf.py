@@ -1,0 +1,101 @@
+"""The gunicorn settings under which streams stream: `gunicorn -c python:flaskstream.gunicorn_conf yourapp:app`.
+
+gunicorn reads the lower-case names below. What is not here keeps gunicorn's default, its own variables included:
+`PORT` for the address, `WEB_CONCURRENCY` for the number of workers. The command line wins over this file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from flaskstream.settings import EMBEDDED_MODEL_URL, Settings
+
+_settings = Settings.from_environment()
+
+
+def _refuse_late_patching() -> None:
+    """Refuse to patch after someone took hold of the unpatched `ssl`: TLS would fail later, and only TLS.
+
+    Raises:
+        RuntimeError: names the modules that were imported too early.
+    """
+    ssl = sys.modules.get("ssl")
+    original = getattr(ssl, "SSLContext", None)
+    if original is None or original.__module__.startswith("gevent"):
+        return
+    early = sorted(
+        name
+        for name, module in list(sys.modules.items())
+        if name != "ssl"
+        and not name.startswith("gevent")
+        and any(_holds(value, original) for value in list(vars(module).values()) if isinstance(value, type))
+    )
+    if early:
+        raise RuntimeError(
+            f"gevent must patch before anything uses ssl, but {', '.join(early)} did already (imported above the line"
+            " that imports flaskstream.gunicorn_conf, or by what started gunicorn). Import it later: in the app"
+        )
+
+
+def _holds(value: type, original: type) -> bool:
+    return value is original or (value.__module__ != "ssl" and issubclass(value, original))
+
+
+if _settings.mode == "fixed":
+    from gevent import monkey
+
+    if not monkey.is_module_patched("ssl"):
+        _refuse_late_patching()
+        monkey.patch_all()
+    # One greenlet for each open stream: thousands of them wait in one worker while a few are written to.
+    worker_class = "gevent"
+else:
+    from flaskstream.lab.faults import gunicorn_settings_of
+
+    _broken = gunicorn_settings_of(_settings.faults)
+    # "sync" serves one stream at a time; "gevent" shows a fault that is elsewhere.
+    worker_class = _broken["worker_class"]
+
+# Streams (and other requests) that one worker holds open at once; the next ones wait in the backlog.
+worker_connections = 1000
+
+# Seconds without a sign of life after which a worker is killed. A gevent worker gives one each second however long its
+# streams are. A sync worker gives none while it sends: every longer stream is cut.
+timeout = 30 if _settings.mode == "fixed" else _broken["timeout"]
+
+# Seconds that open streams get to end by themselves when the worker is told to stop, before they are cut.
+graceful_timeout = 30 if _settings.mode == "fixed" else _broken["timeout"]
+
+# Requests after which a worker is replaced; 0: never. A replaced worker cuts the streams that outlast graceful_timeout.
+max_requests = 0
+
+# Seconds for which an idle connection is kept for the browser's next request.
+keepalive = 5
+
+# gunicorn 25 on opens a control socket in the home directory: two servers side by side would fight for it.
+control_socket_disable = True
+
+# The sign of life is a file that is touched each second: on a disk that stalls it stalls the worker.
+if os.path.isdir("/dev/shm"):
+    worker_tmp_dir = "/dev/shm"
+
+_model: Any = None
+
+
+def on_starting(server: Any) -> None:
+    """Start the embedded model, once for all workers, when no upstream is configured."""
+    global _model
+    if _settings.upstream is None:
+        from flaskstream.lab.processes import ModelProcess
+
+        _model = ModelProcess()
+        os.environ[EMBEDDED_MODEL_URL] = _model.url
+        server.log.info("No FLASKSTREAM_UPSTREAM: the embedded model answers, at %s", _model.url)
+
+
+def on_exit(server: Any) -> None:
+    """End the embedded model."""
+    if _model is not None:
+        _model.close()

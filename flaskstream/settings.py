@@ -1,0 +1,121 @@
+"""Read the `FLASKSTREAM_` environment, once and in one place, for `wsgi.py` and `gunicorn.conf.py`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Callable, Mapping, TypeVar
+
+from flaskstream.errors import InvalidSetting
+
+PREFIX = "FLASKSTREAM_"
+EMBEDDED_MODEL_URL = "FLASKSTREAM_EMBEDDED_MODEL_URL"
+"""Set by the process that started the embedded model, for its workers; not meant to be set by hand."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the environment says; every time is in seconds.
+
+    Attributes:
+        mode: "fixed", or "broken" for the sync worker and the faults; naming a fault means "broken" too.
+        faults: names of the faults that are switched on. None named in the broken mode: the usual ones.
+        upstream: base URL of an OpenAI-compatible API, such as `https://api.openai.com/v1`; `None`: the embedded model.
+        api_key: sent to the upstream as a bearer token.
+        model: the `model` that `/chat` asks for.
+        heartbeat: a comment after this long without an event; 0: none.
+        status_grace: how long an early failure may still become a real HTTP status; 0: the 200 goes out at once.
+        idle_timeout: how long the upstream may say nothing.
+        debug_print: print a line for each event.
+    """
+
+    mode: str = "fixed"
+    faults: tuple[str, ...] = ()
+    upstream: str | None = None
+    api_key: str | None = None
+    model: str = "tick"
+    heartbeat: float = 15.0
+    status_grace: float = 5.0
+    idle_timeout: float = 60.0
+    debug_print: bool = False
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
+        """Return the settings of this environment.
+
+        Raises:
+            InvalidSetting: a value that does not work, or a variable with this prefix that nothing reads.
+        """
+        environ = os.environ if environ is None else environ
+        values: dict[str, object] = {}
+        for variable, raw in environ.items():
+            if not variable.startswith(PREFIX) or variable == EMBEDDED_MODEL_URL:
+                continue
+            name = variable[len(PREFIX) :].lower()
+            if name not in _READERS:
+                known = ", ".join(PREFIX + name.upper() for name in _READERS)
+                raise InvalidSetting(f"{variable}: nothing reads this variable; there are {known}")
+            if raw.strip():
+                values[name] = _READERS[name](variable, raw.strip())
+        if values.get("faults"):
+            if values.setdefault("mode", "broken") == "fixed":
+                raise InvalidSetting(
+                    f"{PREFIX}FAULTS: expected none in the fixed mode, got {environ[PREFIX + 'FAULTS']!r}"
+                )
+        return cls(**values)  # type: ignore[arg-type]
+
+
+def _text(variable: str, raw: str) -> str:
+    return raw
+
+
+def _names(variable: str, raw: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in raw.split(",") if name.strip())
+
+
+def _mode(variable: str, raw: str) -> str:
+    if raw not in ("fixed", "broken"):
+        raise InvalidSetting(f'{variable}: expected "fixed" or "broken", got {raw!r}')
+    return raw
+
+
+def _url(variable: str, raw: str) -> str:
+    if not raw.startswith(("http://", "https://")):
+        raise InvalidSetting(f"{variable}: expected a URL that begins with http:// or https://, got {raw!r}")
+    return raw
+
+
+def _seconds(variable: str, raw: str) -> float:
+    try:
+        seconds = float(raw)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise InvalidSetting(f"{variable}: expected seconds (0 or more), got {raw!r}")
+    return seconds
+
+
+def _flag(variable: str, raw: str) -> bool:
+    if raw not in ("0", "1"):
+        raise InvalidSetting(f"{variable}: expected 0 or 1, got {raw!r}")
+    return raw == "1"
+
+
+def _no_store(variable: str, raw: str) -> str:
+    raise InvalidSetting(f"{variable}: this version has no store yet; expected nothing, got {raw!r}")
+
+
+_READERS: dict[str, Callable[[str, str], object]] = {
+    "mode": _mode,
+    "faults": _names,
+    "upstream": _url,
+    "api_key": _text,
+    "model": _text,
+    "heartbeat": _seconds,
+    "status_grace": _seconds,
+    "idle_timeout": _seconds,
+    "debug_print": _flag,
+    "store": _no_store,
+}

@@ -1,0 +1,154 @@
+"""The Response that cannot be buffered without anyone's noticing, and the headers that keep others from it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from types import FrameType
+from typing import Any, Callable, Iterable, cast
+
+import flask
+import werkzeug
+from flask import Response
+
+from flaskstream.errors import BodyWasRead
+from flaskstream.stream import Stream
+
+log = logging.getLogger(__name__)
+
+STREAM_HEADERS = {
+    # no-store: some caches replay old events to the next client. no-transform: keeps compressors off that obey it.
+    "Cache-Control": "no-cache, no-store, no-transform",
+    "X-Accel-Buffering": "no",  # the first nginx streams, and eats the header
+}
+
+# A body that is still being made has no length and no tag, and cannot be resumed at a byte. The other three
+# belong to the connection: PEP 3333 forbids them, and waitress and wsgiref answer 500 to them.
+_NEVER_SENT = (
+    "Content-Length",
+    "ETag",
+    "Accept-Ranges",
+    "Connection",
+    "Keep-Alive",
+    "Transfer-Encoding",
+)
+
+
+class StreamResponse(Response):
+    """A response whose body is made while it is sent.
+
+    Whoever reads it whole before that (`get_data()`, `calculate_content_length()`, `make_sequence()`, an ETag, a loop
+    over its body) would hold every event until the end. In debug mode that raises `BodyWasRead`, with the file and line
+    of the caller. In production the caller gets an empty body, the log one warning, and the client its stream.
+    """
+
+    implicit_sequence_conversion = False
+    automatically_set_content_length = False
+
+    def __init__(self, stream: Stream, content_type: str, debug: bool) -> None:
+        self._guard = _BodyGuard(stream, self._refuse)
+        self._debug = debug
+        super().__init__(cast(Any, self._guard), content_type=content_type, headers=STREAM_HEADERS)
+        self.call_on_close(stream.close)
+        # Flask-Compress leaves alone what is encoded already. RFC 9110 wants no `identity` on the wire, and so it is
+        # taken away there.
+        self.headers["Content-Encoding"] = "identity"
+
+    def get_wsgi_headers(self, environ: Any) -> Any:
+        headers = super().get_wsgi_headers(environ)
+        for name in _NEVER_SENT:
+            headers.pop(name, None)
+        if headers.get("Content-Encoding") == "identity":
+            del headers["Content-Encoding"]
+        return headers
+
+    def get_app_iter(self, environ: Any) -> Iterable[bytes]:
+        self._guard.open()
+        return super().get_app_iter(environ)
+
+    def get_data(self, as_text: bool = False) -> Any:
+        self._refuse("get_data()")
+        return "" if as_text else b""
+
+    def set_data(self, value: Any) -> None:
+        self._refuse("set_data()")
+
+    data = property(get_data, set_data)
+
+    def calculate_content_length(self) -> None:
+        self._refuse("calculate_content_length()")
+
+    def make_sequence(self) -> None:
+        self._refuse("make_sequence()")
+
+    def freeze(self, *args: Any, **kwargs: Any) -> None:
+        self._refuse("freeze()")
+
+    def add_etag(self, *args: Any, **kwargs: Any) -> None:
+        self._refuse("add_etag()")
+
+    def _refuse(self, what: str) -> None:
+        culprit = _caller()
+        message = f"{what} would read a whole stream before it is sent; called by {culprit}"
+        if self._debug:
+            raise BodyWasRead(message)
+        if culprit not in _warned:
+            _warned.add(culprit)
+            log.warning("%s. The stream goes on, unread", message)
+
+
+def response_class(base: type[Response]) -> type[StreamResponse]:
+    """Return the streaming kind of an app's `response_class`: Flask turns a response of any other into its own."""
+    if issubclass(StreamResponse, base):
+        return StreamResponse
+    if base not in _derived:
+        _derived[base] = cast("type[StreamResponse]", type(f"Stream{base.__name__}", (StreamResponse, base), {}))
+    return _derived[base]
+
+
+_derived: dict[type[Response], type[StreamResponse]] = {}
+
+_warned: set[str] = set()
+"""Places in the code that were warned of; a handful in any program."""
+
+
+class _BodyGuard:
+    """Hands the stream to the server, and to nobody before the server has asked for it."""
+
+    def __init__(self, stream: Stream, refuse: Callable[[str], None]) -> None:
+        self._stream = stream
+        self._refuse = refuse
+        self._is_open = False
+
+    def open(self) -> None:
+        self._is_open = True
+
+    def __iter__(self) -> _BodyGuard:
+        return self
+
+    def __next__(self) -> bytes:
+        if not self._is_open:
+            self._refuse("a loop over its body")
+            raise StopIteration
+        return next(self._stream)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+_FRAMEWORK = tuple(
+    os.path.dirname(os.path.abspath(cast(str, module.__file__))) + os.sep
+    for module in (flask, werkzeug, sys.modules["flaskstream"])
+)
+
+
+def _caller() -> str:
+    """Return file, line and function of the nearest caller that belongs neither to Flask nor to this kit."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not os.path.abspath(path).startswith(_FRAMEWORK):
+            return f"{path}:{frame.f_lineno} in {frame.f_code.co_name}"
+        frame = frame.f_back
+    return "unknown code"

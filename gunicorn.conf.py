@@ -1,0 +1,20 @@
+"""gunicorn -c gunicorn.conf.py wsgi:app
+
+The settings, each with its unit and reason, are in flaskstream/gunicorn_conf.py. Reading them must stay the first
+thing that happens here: it has gevent patch the standard library before anything imports ssl.
+"""
+
+from flaskstream.gunicorn_conf import (  # noqa: F401 - gunicorn looks for these names
+    control_socket_disable,
+    graceful_timeout,
+    keepalive,
+    max_requests,
+    on_exit,
+    on_starting,
+    timeout,
+    worker_class,
+    worker_connections,
+)
+
+# Your own settings go here, and win over the ones above. For example:
+# workers = 4  # processes; or set WEB_CONCURRENCY
