@@ -59,11 +59,8 @@ class Settings:
                 raise InvalidSetting(f"{variable}: nothing reads this variable; there are {known}")
             if raw.strip():
                 values[name] = _READERS[name](variable, raw.strip())
-        if values.get("faults"):
-            if values.setdefault("mode", "broken") == "fixed":
-                raise InvalidSetting(
-                    f"{PREFIX}FAULTS: expected none in the fixed mode, got {environ[PREFIX + 'FAULTS']!r}"
-                )
+        if values.get("faults") and values.setdefault("mode", "broken") == "fixed":
+            raise InvalidSetting(f"{PREFIX}FAULTS: expected none in the fixed mode, got {values['faults']!r}")
         return cls(**values)  # type: ignore[arg-type]
 
 

@@ -231,11 +231,17 @@ class Decoder:
         try:
             self._take(data, events)
         except Exception as error:
-            self._failure = error
-            self._failure_is_known = not events
-            if self._failure_is_known:
+            self._fail(error)
+            if not events:
+                self._failure_is_known = True
                 raise
         return events
+
+    def _fail(self, error: Exception) -> None:
+        """Hold nothing any longer but the error."""
+        self._failure = error
+        self._line.clear()
+        self._clear_block()
 
     def _skip_bom(self, data: bytes) -> bytes:
         head = (self._head or b"") + data
@@ -267,8 +273,6 @@ class Decoder:
     def _check_size(self, line_bytes: int) -> None:
         size = self._held + line_bytes
         if size > self._max:
-            self._line.clear()
-            self._clear_block()
             raise EventTooLarge(f"expected an event of at most {self._max} bytes, got {size} before its end")
 
     def _take_line(self, line: bytes) -> None:
@@ -342,7 +346,7 @@ class Decoder:
         tail = (self._head or b"") + bytes(self._line)
         self.truncated = bool(self._failure or self._held or (tail and not tail.startswith(b":")))
         events: list[Event] = []
-        if self._llm and self.truncated and not self._failure:
+        if self._llm and self.truncated:
             events = self._last_event(tail)
             self.truncated = not events
         self._start()

@@ -89,7 +89,7 @@ class Server:
 def serve(app: WSGIApp, join_timeout: float = 5.0) -> Iterator[Server]:
     """Serve a WSGI app on a free port of this machine, each request in its own thread, while the block runs.
 
-    It is Werkzeug's development server: HTTP/1.1 with chunks since Werkzeug 2.2; before, HTTP/1.0, where a body
+    It is Werkzeug's development server: HTTP/1.1 with chunks since Werkzeug 2.1; before, HTTP/1.0, where a body
     that was cut looks whole. At the end connections that are still open are shut, so that a view which still
     streams fails at its next write, and is closed.
 
@@ -201,7 +201,7 @@ class Stream:
 
     A stream that breaks raises `StreamBroken`, after the events before it: silence longer than the timeout, a
     reset, an end that is not the end of the body, an event without its blank line. (What Werkzeug older than
-    2.2 serves is HTTP/1.0: there the end of a body cannot be told from a cut.)
+    2.1 serves is HTTP/1.0: there the end of a body cannot be told from a cut.)
 
     Attributes:
         status: such as 200.

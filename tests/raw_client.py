@@ -9,6 +9,10 @@ from urllib.parse import urlsplit
 
 DEADLINE_SECONDS = 30.0
 
+TOKEN = b'"},"finish_reason":null}]}\n\n'
+"""Ends every token of the embedded model, and its first chunk, which names the role."""
+ROLE = 1
+
 
 class Connection:
     """One TCP connection. `reads` are (seconds of the monotonic clock, bytes) as they came."""
@@ -111,3 +115,20 @@ def chunks_of(raw):
         chunks.append(rest[:length])
         raw = rest[length + 2 :]
     return chunks, raw
+
+
+def read_tokens(connection, count):
+    """Read from the embedded model until so many tokens are here."""
+    while connection.received.count(TOKEN) < count + ROLE:
+        assert connection.read()
+
+
+def logged(model, value, key="model"):
+    """What the log of a `ModelProcess` says of the last request with this model, when it has ended."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        found = [entry for entry in model.requests() if entry[key] == value]
+        if found and found[-1]["ended"]:
+            return found[-1]
+        time.sleep(0.01)
+    raise AssertionError(f"no request with {key} {value!r} ended: {model.requests()}")

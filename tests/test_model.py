@@ -1,24 +1,20 @@
-"""The embedded model over raw sockets: what is on the wire, when, and what its log says of it."""
+"""The embedded model over raw sockets: what is on the wire, and when."""
 
 import concurrent.futures
 import json
-import socket
 import statistics
-import struct
 import time
 import zlib
+from dataclasses import replace
 
 import pytest
-from raw_client import Connection, ask, chat, chunks_of, request
+from raw_client import ROLE, TOKEN, Connection, ask, chat, chunks_of, logged, request
 
 from flaskstream.lab.answer import answer
 from flaskstream.lab.processes import ModelProcess
 from flaskstream.lab.script import Script
 
 INTERVAL = 0.05
-SOON_SECONDS = 10.0
-TOKEN = b'"},"finish_reason":null}]}\n\n'  # ends every token; the chunk with the role ends so too
-ROLE = 1
 
 
 @pytest.fixture(scope="module")
@@ -26,17 +22,6 @@ def model():
     with ModelProcess() as process:
         yield process
         assert process.errors() == ""
-
-
-def logged(model, script):
-    """What the log says of the last request for this script, when it has ended."""
-    deadline = time.monotonic() + SOON_SECONDS
-    while time.monotonic() < deadline:
-        found = [entry for entry in model.requests() if entry["model"] == script]
-        if found and found[-1]["ended"]:
-            return found[-1]
-        time.sleep(0.01)
-    raise AssertionError(f"no request for {script} ended: {model.requests()}")
 
 
 def head(status, *lines):
@@ -99,28 +84,24 @@ def test_an_unflushed_gzip_comes_in_one_lump_at_the_end(model):
 
 def test_the_upstream_that_compresses_when_it_may(model):
     body = answer(Script(name="auto", tokens=3)).body
-    with_gzip = ask(
-        model.url, "auto?tokens=3&coding=auto&interval_ms=1", "Connection: close", "Accept-Encoding: gzip, br"
-    )
-    without = ask(
-        model.url, "auto?tokens=3&coding=auto&interval_ms=1", "Connection: close", "Accept-Encoding: identity"
-    )
+    script = "auto?tokens=3&coding=auto&interval_ms=1"
+    with_gzip = ask(model.url, script, "Connection: close", "Accept-Encoding: gzip, br")
+    without = ask(model.url, script, "Connection: close", "Accept-Encoding: identity")
     assert b"Content-Encoding: gzip\r\n" in with_gzip.head
     assert b"Content-Encoding" not in without.head
     assert b"".join(chunks_of(without.raw_body)[0]) == body
-    assert logged(model, "auto?tokens=3&coding=auto&interval_ms=1")["headers"]["accept-encoding"] == "identity"
+    assert logged(model, script)["headers"]["accept-encoding"] == "identity"
 
 
 def test_slow_headers_hold_the_status_line(model):
     got = ask(model.url, "slow?tokens=1&slow_headers_ms=300")
     assert got.reads[0][0] - got.sent_at >= 0.3
-    assert got.arrival(TOKEN, 1 + ROLE) - got.arrival(b"HTTP/1.1 200 OK") < 0.3
 
 
 def test_a_silence_shifts_the_tokens_after_it(model):
-    got = ask(model.url, "hush?tokens=4&silence_after=2&silence_ms=500")
-    assert got.arrival(TOKEN, 2 + ROLE) - got.sent_at < 0.5
-    assert got.arrival(TOKEN, 3 + ROLE) - got.arrival(TOKEN, 2 + ROLE) > 0.5 * 0.9
+    got = ask(model.url, "hush?tokens=4&silence_after=2&silence_ms=1000")
+    assert got.arrival(TOKEN, 2 + ROLE) - got.sent_at < 1
+    assert got.arrival(TOKEN, 3 + ROLE) - got.sent_at >= 3 * INTERVAL + 1
     assert b"[DONE]" in got.received
 
 
@@ -137,14 +118,21 @@ def test_a_reset_comes_after_exactly_so_many_bytes(model, framing, limit):
     assert logged(model, script)["ended"] == "scripted"
 
 
+def wait_until_it_writes_no_more(model, script):
+    before, now = -1, 0
+    while now != before or not now:
+        before, now = now, [entry["sent_tokens"] for entry in model.requests() if entry["model"] == script][-1]
+        time.sleep(0.02)
+
+
 def test_a_reset_waits_until_a_slow_reader_has_every_byte(model):
     script = Script(name="late", tokens=20_000, interval_ms=0, framing="close")
     body = answer(script).body
-    script = Script(name="late", tokens=20_000, interval_ms=0, framing="close", reset_at=len(body))
+    script = replace(script, reset_at=len(body))
     with Connection(model.url) as connection:
         connection.send(chat(script.model))
         connection.read_until(b"\r\n\r\n")
-        time.sleep(0.3)  # all buffers are full now
+        wait_until_it_writes_no_more(model, script.model)
         connection.read_to_end()
     assert connection.ended == "reset"
     assert connection.raw_body == body
@@ -172,8 +160,9 @@ def test_a_missing_terminator_is_only_that(model):
 
 
 def test_an_open_connection_after_done_ends_later(model):
-    got = ask(model.url, "held?tokens=1&interval_ms=1&hold_open_ms=300")
-    assert got.arrival(b"0\r\n\r\n") - got.arrival(b"[DONE]") > 0.3 * 0.9
+    got = ask(model.url, "held?tokens=1&interval_ms=1&hold_open_ms=1000")
+    assert got.arrival(b"[DONE]") - got.sent_at < 1
+    assert got.arrival(b"0\r\n\r\n") - got.sent_at >= 1
 
 
 def test_an_error_comes_inside_a_200(model):
@@ -213,63 +202,6 @@ def test_the_official_clients_option_asks_for_the_usage(model):
     assert b'"choices":[],"usage":{"prompt_tokens":8,' in got.raw_body
 
 
-def read_tokens(connection, count):
-    while connection.received.count(TOKEN) < count + ROLE:
-        assert connection.read()
-
-
-@pytest.mark.parametrize(
-    ("silent", "tokens"),
-    [("silence_after=2", 2), ("slow_headers_ms=60000", None), ("interval_ms=60000", 0)],
-)
-@pytest.mark.parametrize("leaving", ["closes", "resets", "ends its half"])
-def test_a_peer_that_leaves_a_silent_model_is_noticed_at_once(model, silent, tokens, leaving):
-    script = f"it {leaving}?{silent}"
-    with Connection(model.url) as connection:
-        connection.send(chat(script))
-        if tokens is not None:
-            read_tokens(connection, tokens)
-        left_at = time.monotonic()
-        if leaving == "resets":
-            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        if leaving == "ends its half":
-            connection.socket.shutdown(socket.SHUT_WR)
-        else:
-            connection.socket.close()
-        entry = logged(model, script)
-    assert entry["ended"] == "peer_left"
-    assert entry["sent_tokens"] == (tokens or 0)
-    assert left_at <= entry["peer_left_at"] <= entry["ended_at"]
-    assert entry["peer_left_at"] < left_at + 5  # not the minute of the script
-
-
-def test_a_peer_that_leaves_between_tokens_gets_no_more_of_them(model):
-    script = "between?tokens=50&silence_after=1&silence_ms=5000"
-    with Connection(model.url) as connection:
-        connection.send(chat(script))
-        read_tokens(connection, 1)
-    entry = logged(model, script)
-    assert entry["peer_left_at"] < connection.arrival(TOKEN, 1 + ROLE) + 5  # before the next was due
-    assert (entry["ended"], entry["sent_tokens"], entry["tokens_total"]) == ("peer_left", 1, 50)
-
-
-def test_a_peer_that_stops_reading_and_leaves_is_noticed_too(model):
-    script = "full?tokens=100000&interval_ms=0"
-    with Connection(model.url) as connection:
-        connection.send(chat(script))
-        connection.read_until(TOKEN)
-    entry = logged(model, script)
-    assert entry["ended"] == "peer_left"
-    assert 0 < entry["sent_tokens"] < 100_000
-
-
-def test_a_next_request_sent_early_does_not_hide_the_peers_end(model):
-    with Connection(model.url) as connection:
-        connection.send(chat("early?silence_after=0", "X-A: 1") + chat("never?tokens=1", "X-A: 1"))
-        connection.read_until(TOKEN)
-    assert logged(model, "early?silence_after=0")["ended"] == "peer_left"
-
-
 @pytest.mark.parametrize("framing", ["chunked", "length"])
 def test_a_framed_answer_keeps_the_connection_for_the_next(model, framing):
     script = f"keep?tokens=1&interval_ms=1&framing={framing}"
@@ -291,9 +223,8 @@ def test_a_client_of_http_1_0_gets_a_body_that_ends_with_the_connection(model):
 
 def test_a_hundred_streams_at_once_keep_their_pace(model):
     with concurrent.futures.ThreadPoolExecutor(100) as pool:
-        answers = list(
-            pool.map(lambda n: ask(model.url, f"many-{n}?tokens=20&interval_ms=100&framing=close"), range(100))
-        )
+        scripts = [f"many-{n}?tokens=20&interval_ms=100&framing=close" for n in range(100)]
+        answers = list(pool.map(lambda script: ask(model.url, script), scripts))
     for n, got in enumerate(answers):
         assert got.raw_body == answer(Script(name=f"many-{n}", tokens=20)).body
         assert got.arrival(TOKEN, 20 + ROLE) - got.sent_at >= 20 * 0.1
@@ -301,98 +232,8 @@ def test_a_hundred_streams_at_once_keep_their_pace(model):
     assert 0.05 < statistics.median(gaps) < 0.15
 
 
-def refused(model, data):
-    with Connection(model.url) as connection:
-        connection.send(data)
-        connection.read_to_end()
-    status = int(connection.head.split()[1])
-    return status, json.loads(connection.raw_body)["error"]
-
-
-CLOSE = ("Connection: close",)
-CHAT = "/v1/chat/completions"
-
-
-@pytest.mark.parametrize(
-    ("data", "status", "message"),
-    [
-        (request("POST", CHAT, b"{", CLOSE), 400, "expected JSON"),
-        (request("POST", CHAT, b"[1]", CLOSE), 400, "expected a JSON object"),
-        (request("POST", CHAT, b'{"model":"tick"}', CLOSE), 400, "messages: expected a list"),
-        (request("POST", CHAT, b'{"model":7,"messages":[]}', CLOSE), 400, "model: expected a text, got 7"),
-        (chat("tick?tokns=1"), 400, "got 'tokns'"),
-        (chat("tick?reset_at=99999"), 400, "reset_at, close_at: expected at most the"),
-        (request("POST", CHAT, headers=CLOSE), 411, "Content-Length"),
-        (request("POST", CHAT, headers=["Content-Length: -1"]), 411, "got '-1'"),
-        (request("POST", CHAT, headers=[f"Content-Length: {10 * 1024 * 1024 + 1}"]), 413, "at most 10485760 bytes"),
-        (request("POST", "/v1/embeddings", b"{}"), 404, "POST /v1/embeddings"),
-        (request("GET", CHAT), 404, "GET /v1/chat/completions"),
-        (request("BREW", CHAT), 501, "BREW"),
-        (b"nonsense\r\n\r\n", 400, "nonsense"),
-    ],
-)
-def test_a_bad_request_gets_an_error_object(model, data, status, message):
-    got_status, error = refused(model, data)
-    assert got_status == status
-    assert message in error["message"]
-    assert set(error) == {"message", "type", "param", "code"}
-
-
-def test_a_body_that_is_too_large_does_not_cost_the_client_its_answer(model):
-    body = b" " * (10 * 1024 * 1024 + 1)
-    with Connection(model.url) as connection:
-        connection.send(request("POST", CHAT, body))  # all of it, before a look at the answer
-        connection.read_to_end()
-    assert connection.head.startswith(b"HTTP/1.1 413 ")
-    assert connection.ended == "fin"
-
-
-def test_a_request_that_breaks_off_is_logged_as_such(model):
-    with Connection(model.url) as connection:
-        connection.send(request("POST", f"{CHAT}?half", headers=["Content-Length: 9"]) + b"{")
-    deadline = time.monotonic() + SOON_SECONDS
-    while not any("half" in e["path"] and e["ended"] == "peer_left" for e in model.requests()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_the_models_are_listed(model):
     with Connection(model.url) as connection:
-        connection.send(request("GET", "/v1/models", headers=CLOSE))
+        connection.send(request("GET", "/v1/models", headers=["Connection: close"]))
         connection.read_to_end()
     assert [entry["id"] for entry in json.loads(connection.raw_body)["data"]] == ["tick"]
-
-
-def test_the_log_tells_all_that_came_and_can_be_cleared():
-    with ModelProcess() as model:
-        before = time.monotonic()
-        ask(model.url, "one?tokens=1&interval_ms=1", "Connection: close", "X-Twice: a", "x-twice: b")
-        ask(model.url, "two?status=500")
-        first, second = model.requests()
-        assert (first["id"], first["method"], first["path"]) == (1, "POST", CHAT)
-        assert first["headers"]["x-twice"] == "a, b"
-        assert first["model"] == "one?tokens=1&interval_ms=1"
-        assert before <= first["started_at"] <= first["ended_at"] <= time.monotonic()
-        assert first["peer_left_at"] is None
-        assert (second["id"], second["sent_tokens"]) == (2, 0)
-        model.forget()
-        assert model.requests() == []
-
-
-def test_the_log_keeps_the_last_thousand():
-    with ModelProcess() as model, Connection(model.url) as connection:
-        for n in range(1, 1011):
-            connection.reads.clear()
-            connection.send(request("GET", f"/v1/models?{n}"))
-            connection.read_until(b"]}")
-        paths = [entry["path"] for entry in model.requests()]
-        assert paths == [f"/v1/models?{n}" for n in range(11, 1011)]
-
-
-def test_a_running_request_has_not_ended(model):
-    script = "running?tokens=1000"
-    with Connection(model.url) as connection:
-        connection.send(chat(script))
-        connection.read_until(TOKEN + b"\r\n")
-        entry = [entry for entry in model.requests() if entry["model"] == script][-1]
-        assert entry["ended"] is entry["ended_at"] is None

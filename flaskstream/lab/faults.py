@@ -41,6 +41,10 @@ class Scenario:
     leave_after: int | None = None
 
 
+AS_USUAL = Scenario()
+"""Nothing out of the ordinary."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """One mistake.
@@ -68,7 +72,7 @@ class Fault:
     install: Callable[[Steps], None] = mistakes.nothing
     worker_class: str = "gevent"
     timeout: int = 30
-    scenario: Scenario = Scenario()
+    scenario: Scenario = AS_USUAL
     is_usual: bool = False
 
 

@@ -108,7 +108,7 @@ def print_without_flush(steps: Steps) -> None:
 
 
 COMPUTING_SECONDS = 0.06
-"""How long a token takes to compute, as with a small model on a CPU: longer than the upstream takes to send the next."""
+"""How long a token takes to compute, as with a small model on a CPU: longer than the next one takes to come."""
 
 
 def compute_without_waiting(steps: Steps) -> None:

@@ -56,7 +56,7 @@ class ModelProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            env=_environment(),
+            env=environment(),
             start_new_session=True,  # Ctrl-C reaches the parent alone, who ends its children in order
         )
         try:
@@ -148,7 +148,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.stdout.close()
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """This environment, in which the child finds the same flaskstream as this process."""
     path = [_PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}

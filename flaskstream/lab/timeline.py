@@ -16,6 +16,8 @@ from flaskstream.lab.runs import ClientRun, ServerRun
 SILENCE_INTERVALS = 2
 """A gap longer than this many intervals is drawn as silence; a shorter one is the model's own pace."""
 
+_SHORTEST = 0.001  # seconds: below it there is nothing to see, and at 0 nothing to divide by
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -28,8 +30,7 @@ class Axis:
     def over(cls, runs: Iterable[ServerRun], most_ticks: int = 8) -> Axis:
         """Return the axis that all of these runs fit on, with a round step and few enough marks."""
         ends = [max((client.ended_at, *client.arrivals)) for run in runs for client in run.clients]
-        end = max(ends, default=0.0)
-        end = end if end > 0 else 1.0
+        end = max(max(ends, default=1.0), _SHORTEST)
         return cls(end, _round_step(end / most_ticks))
 
     @property

@@ -1,0 +1,5 @@
+"""`python -m flaskstream`."""
+
+from flaskstream.cli import main
+
+main(prog_name="flaskstream")
