@@ -1,0 +1,80 @@
+# Each target does all of its set-up: it needs Python (3.8 or later) and make, and the package index.
+#
+#   make compare       the main job: broken and fixed side by side (ARGS="--clients 8" and so on)
+#   make serve         the fixed mode on http://127.0.0.1:8000
+#   make serve-broken  the broken mode on http://127.0.0.1:8001
+#   make test          format, lint, types, an install into an empty environment, and the tests, on this Python
+#                      with current releases and on Python 3.8 with the oldest ones
+#   make clean         takes away what the others made
+
+PYTHON ?= python3
+# The oldest corner. Skipped, aloud, where there is no such interpreter.
+OLDEST_PYTHON ?= $(shell for python in python3.8 $$HOME/.pyenv/versions/3.8.*/bin/python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 8))' 2>/dev/null && echo $$python && break; done)
+
+VENV = .venv
+OLDEST = .venv-oldest
+EMPTY = .venv-empty
+# Unset: with it every print is flushed, and no test could tell who flushes.
+RUN = env -u PYTHONUNBUFFERED
+# Debian has venv in a package of its own; as root it is fetched.
+NEW_VENV = sh .ci/new-venv
+
+.PHONY: compare serve serve-broken test lint test-install test-current test-oldest format clean
+
+compare: $(VENV)/.installed
+	$(VENV)/bin/flaskstream compare $(ARGS)
+
+serve: $(VENV)/.installed
+	$(VENV)/bin/gunicorn -c gunicorn.conf.py wsgi:app
+
+serve-broken: $(VENV)/.installed
+	FLASKSTREAM_MODE=broken $(VENV)/bin/gunicorn -c gunicorn.conf.py --bind 127.0.0.1:8001 wsgi:app
+
+test: lint test-install test-current test-oldest
+
+lint: $(VENV)/.installed-test
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+# What `pip install flaskstream` gives: the command, the page and the types, from an environment with nothing else.
+test-install: setup.cfg pyproject.toml
+	rm -rf $(EMPTY)
+	$(NEW_VENV) $(PYTHON) $(EMPTY)
+	$(EMPTY)/bin/pip install --quiet .
+	cd $(EMPTY) && bin/flaskstream compare --faults none --clients 2 --tokens 12 --html compare.html
+	cd $(EMPTY) && bin/python -c 'import flaskstream, os; os.stat(os.path.join(flaskstream.__path__[0], "py.typed"))'
+	rm -rf $(EMPTY)
+
+test-current: $(VENV)/.installed-test
+	$(RUN) $(VENV)/bin/python -m pytest $(ARGS)
+
+test-oldest:
+ifeq ($(OLDEST_PYTHON),)
+	@echo "SKIPPED: there is no Python 3.8 here (OLDEST_PYTHON=...), so the oldest corner was not tested"
+else
+	$(MAKE) $(OLDEST)/.installed-test
+	$(RUN) $(OLDEST)/bin/python -m pytest $(ARGS)
+endif
+
+format: $(VENV)/.installed-test
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+$(VENV)/.installed: setup.cfg pyproject.toml
+	$(NEW_VENV) $(PYTHON) $(VENV)
+	$(VENV)/bin/pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(VENV)/bin/pip install --quiet --editable '.[test,lint]'
+	touch $@
+
+$(OLDEST)/.installed-test: setup.cfg pyproject.toml tests/oldest.txt
+	$(NEW_VENV) $(OLDEST_PYTHON) $(OLDEST)
+	$(OLDEST)/bin/pip install --quiet --constraint tests/oldest.txt --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(OLDEST) $(EMPTY) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,80 @@
+"""The structure holds: imports point one way, and importing does nothing."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import subprocess
+import sys
+from typing import Iterator
+
+import pytest
+
+PACKAGE = pathlib.Path(__file__).parent.parent / "flaskstream"
+
+PURE = ("errors", "sse", "dialects", "wire")
+INPUT_OUTPUT = ("settings", "debug", "pump", "stream", "upstream", "relay")
+FLASK = ("contexts", "unbuffered", "response", "blueprint")
+DOCTOR = ("doctor",)
+EDGES = ("app", "gunicorn_conf", "lab", "testing", "cli", "__main__", "__init__")
+
+MAY_IMPORT = {
+    PURE: PURE,
+    INPUT_OUTPUT: PURE + INPUT_OUTPUT,
+    FLASK: PURE + INPUT_OUTPUT + FLASK,
+    DOCTOR: PURE + DOCTOR,
+    EDGES: PURE + INPUT_OUTPUT + FLASK + DOCTOR + EDGES,
+}
+NO_INPUT_OUTPUT = {"socket", "requests", "urllib3", "threading", "time", "flask", "select", "subprocess", "gevent"}
+
+
+def modules() -> Iterator[pathlib.Path]:
+    return PACKAGE.rglob("*.py")
+
+
+def name_of(path: pathlib.Path) -> str:
+    """The first part of the module's name below the package."""
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imports_of(path: pathlib.Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            if node.module == "flaskstream":
+                found |= {f"flaskstream.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(modules()), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_one_way(path: pathlib.Path) -> None:
+    allowed = next(allowed for layer, allowed in MAY_IMPORT.items() if name_of(path) in layer)
+    own = {name.split(".")[1] for name in imports_of(path) if name.startswith("flaskstream.")}
+    assert own <= {*allowed, "__version__"}
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_the_core_does_no_input_or_output(name: str) -> None:
+    assert not {module.split(".")[0] for module in imports_of(PACKAGE / f"{name}.py")} & NO_INPUT_OUTPUT
+
+
+def loaded_by(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout.decode().split())
+
+
+def test_importing_the_package_loads_nothing_that_gevent_must_patch_first() -> None:
+    assert not loaded_by("import flaskstream") & {"ssl", "requests", "flask", "gevent"}
+
+
+def test_production_never_loads_the_lab() -> None:
+    loaded = loaded_by("import flaskstream; flaskstream.create_blueprint, flaskstream.event_stream, flaskstream.Upstream")
+    assert "flaskstream.blueprint" in loaded
+    assert not {name for name in loaded if name.startswith(("flaskstream.lab", "flaskstream.doctor"))}
+
+
+def test_the_command_loads_what_it_needs_when_it_needs_it() -> None:
+    assert not loaded_by("import flaskstream.cli") & {"requests", "gevent", "flaskstream.lab"}
