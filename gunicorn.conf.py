@@ -9,11 +9,12 @@ from flaskstream.gunicorn_conf import (  # noqa: F401 - gunicorn looks for these
     graceful_timeout,
     keepalive,
     max_requests,
-    on_exit,
     on_starting,
+    preload_app,
     timeout,
     worker_class,
     worker_connections,
+    worker_tmp_dir,
 )
 
 # Your own settings go here, and win over the ones above. For example:

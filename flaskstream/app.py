@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
-import os
 from typing import Callable
 
 from flask import Flask, Response, request
 
 from flaskstream.blueprint import create_blueprint
 from flaskstream.debug import DebugPrinter
-from flaskstream.settings import EMBEDDED_MODEL_URL, Settings
+from flaskstream.settings import Settings
 from flaskstream.upstream import Upstream
 
 PREFIX = "/stream"
@@ -63,20 +61,14 @@ def _index(settings: Settings) -> Callable[[], Response]:
 
 
 def _upstream(settings: Settings) -> Upstream:
+    base_url = settings.upstream
+    if base_url is None:
+        from flaskstream.lab.embedded import embedded_model_url
+
+        base_url = embedded_model_url()
     return Upstream(
-        settings.upstream or _embedded_model_url(),
+        base_url,
         api_key=settings.api_key,
         model=settings.model,
         idle_timeout=settings.idle_timeout,
     )
-
-
-def _embedded_model_url() -> str:
-    """Return where the model of the parent process listens, or start one for this process (without our gunicorn)."""
-    if EMBEDDED_MODEL_URL in os.environ:
-        return os.environ[EMBEDDED_MODEL_URL]
-    from flaskstream.lab.processes import ModelProcess
-
-    model = ModelProcess()
-    atexit.register(model.close)
-    return model.url

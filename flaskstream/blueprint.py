@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import secrets
 from typing import Any, Callable, Iterator
 
 from flask import Blueprint, Response, jsonify, request
 
 from flaskstream.contexts import Carrier
 from flaskstream.debug import DebugPrinter
-from flaskstream.errors import InvalidSetting, UpstreamError
+from flaskstream.errors import FlaskStreamError, InvalidSetting
 from flaskstream.relay import FaithfulWire, Relay
 from flaskstream.response import StreamOptions, error_response, event_stream, respond
 from flaskstream.stream import StreamReport
@@ -64,7 +66,7 @@ def create_blueprint(
 
 def _add_chat(blueprint: Blueprint, relay: Relay, debug: bool, options: dict[str, Any]) -> None:
     @blueprint.route("/chat", methods=["GET", "POST"])
-    @event_stream(**options)
+    @event_stream(keep_context=False, **options)
     def chat() -> Any:
         try:
             payload = chat_payload(relay.upstream.model, debug)
@@ -86,39 +88,58 @@ def chat_payload(model: str, may_choose_model: bool) -> dict[str, Any]:
     """
     fields: Any = request.args
     if request.method == "POST":
-        fields = request.get_json(silent=True) if request.is_json else request.form
+        fields = _json_body() if request.is_json else request.form
     if not hasattr(fields, "get"):
-        raise ValueError('expected JSON {"q": "..."} or {"messages": [...]}, got something else')
+        raise ValueError('expected a JSON object {"q": "..."} or {"messages": [...]}, got something else')
     question, messages = fields.get("q"), fields.get("messages")
     if isinstance(question, str) and question:
         messages = [{"role": "user", "content": question}]
     if not isinstance(messages, list) or not messages:
-        raise ValueError('expected a question: "q" with some text, or a list of "messages"; got neither')
+        raise ValueError(
+            'expected a question: "q" with some text, or in JSON (Content-Type: application/json) a list of "messages"'
+        )
     if may_choose_model and isinstance(fields.get("model"), str):
         model = fields["model"]
     return {"model": model, "messages": messages}
 
 
+def _json_body() -> Any:
+    """Return the request's JSON; `None` if it is none."""
+    try:
+        return json.loads(request.get_data(), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"expected JSON, got {name}")  # NaN and Infinity are Python's own
+
+
 def _add_completions(blueprint: Blueprint, relay: Relay, options: StreamOptions) -> None:
     @blueprint.route("/v1/chat/completions", methods=["POST"])
     def completions() -> Any:
-        payload = request.get_json(silent=True)
+        payload = _json_body() if request.is_json else None
         if not isinstance(payload, dict):
-            return bad_request("expected a JSON object, got something else")
+            return bad_request("expected a JSON object (Content-Type: application/json), got something else")
+        payload.setdefault("model", relay.upstream.model)
         if not payload.get("stream"):
             return _whole_answer(relay, payload)
+        headers: dict[str, str] = {}
         carrier = Carrier(keep_request=False)
-        blocks = carrier.call_view(relay.blocks, payload)
-        return respond(blocks, carrier, FaithfulWire(relay.dialect), options)
+        blocks = carrier.call_view(relay.blocks, payload, headers.update)
+        response = respond(blocks, carrier, FaithfulWire(relay.dialect), options)
+        response.headers.update(headers)  # those of an upstream that is slower than the status grace come too late
+        return response
 
 
 def _whole_answer(relay: Relay, payload: dict[str, Any]) -> Response:
-    """Relay an answer that was not asked to stream; it is read whole, as its client will."""
     try:
-        with relay.upstream.open(relay.dialect.path, payload, stream=False) as answer:
-            return Response(b"".join(answer.chunks()), answer.status, content_type=answer.headers.get("Content-Type"))
-    except UpstreamError as error:
-        return error_response(error, "-")
+        body, headers = relay.whole(payload)
+    except FlaskStreamError as error:
+        return error_response(error, secrets.token_hex(8))
+    response = Response(body, content_type="application/json", headers=headers)
+    response.headers["Cache-Control"] = "no-store"
+    return response
 
 
 def bad_request(message: str) -> Response:

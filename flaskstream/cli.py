@@ -6,21 +6,29 @@ stays quick.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import signal
 import sys
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, Iterator, NoReturn
 
 import click
 
 from flaskstream import __version__
 from flaskstream.errors import FlaskStreamError
 
+if TYPE_CHECKING:
+    from flaskstream.lab.plan import Plan
+    from flaskstream.lab.results import Comparison
+
 EXIT_NOT_SHOWN = 1
 """`compare`: fixed does not stream, or broken does."""
 EXIT_NOT_MEASURED = 3
 """A server did not start, so there is nothing to tell."""
+EXIT_SIGNAL = 128
+"""And the number of the signal that ended the command, as a shell would say it: 130 for Ctrl-C."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,51 +37,71 @@ def main() -> None:
     """Stream model tokens from Flask to the browser one by one, and see which hop holds them."""
 
 
+def _page(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse, before anything is measured, a page that cannot be written."""
+    if value is not None and not os.access(os.path.dirname(value) or ".", os.W_OK):
+        raise click.BadParameter(f"expected a file in a folder that can be written to, got {value!r}")
+    return value
+
+
 @main.command()
 @click.option("--clients", default=4, show_default=True, help="How many read at once.")
 @click.option("--tokens", default=24, show_default=True, help="How many tokens the model says to each.")
 @click.option("--interval-ms", default=50, show_default=True, help="Milliseconds between two tokens.")
 @click.option("--faults", metavar="NAMES", help='Only these mistakes alone, separated by commas; "none" for none.')
-@click.option("--upstream", metavar="URL", help="A real OpenAI-compatible API in place of the embedded model.")
+@click.option(
+    "--upstream",
+    metavar="URL",
+    help="A real OpenAI-compatible API in place of the embedded model. Every client asks it once in every run:"
+    " some 40 answers to pay for, fewer with --faults and --clients.",
+)
 @click.option("--api-key", envvar="FLASKSTREAM_API_KEY", help="For that API; better as FLASKSTREAM_API_KEY.")
 @click.option("--model", envvar="FLASKSTREAM_MODEL", help="The model to ask for at that API.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--html", "html_file", type=click.Path(dir_okay=False, writable=True), help="Write a page as well.")
-def compare(faults: str | None, as_json: bool, html_file: str | None, **plan: Any) -> None:
+@click.option("--html", type=click.Path(dir_okay=False, writable=True), callback=_page, help="Write a page as well.")
+def compare(faults: str | None, as_json: bool, html: str | None, **numbers: Any) -> None:
     """Start the right way and the wrong way side by side, and show the difference.
 
     Starts a model server, gunicorn in the fixed mode and gunicorn in the broken mode on free ports, reads from both
     with several clients at once, then switches each mistake on alone. Ends all that it started.
 
-    Exit codes: 0 fixed streams and broken does not; 1 otherwise; 2 usage; 3 a server did not start.
+    Exit codes: 0 fixed streams and broken does not; 1 otherwise; 2 usage; 3 a server did not start; 130 Ctrl-C.
     """
     from flaskstream.lab import report, report_html
-    from flaskstream.lab.compare import Plan
-    from flaskstream.lab.compare import compare as measure
-    from flaskstream.lab.processes import ProcessFailed
+    from flaskstream.lab.plan import Plan
 
-    if faults is not None:
-        plan["faults"] = tuple(name.strip() for name in faults.split(",") if name.strip())
-    signal.signal(signal.SIGTERM, _interrupt)  # so that what was started is ended on SIGTERM as on Ctrl-C
-    progress = _Progress()
+    names = None if faults is None else tuple(name.strip() for name in faults.split(",") if name.strip())
     try:
-        comparison = measure(Plan(**plan), progress)
+        plan = Plan(faults=names, **numbers)
     except FlaskStreamError as error:
         raise click.UsageError(str(error)) from error
-    except ProcessFailed as error:
-        progress.clear()
-        _fail(str(error), EXIT_NOT_MEASURED)
-    progress.clear()
-    if html_file:
-        with open(html_file, "w", encoding="utf-8") as file:
+    comparison = _measured(plan)
+    if html:
+        with open(html, "w", encoding="utf-8") as file:
             file.write(report_html.html_report(comparison))
     if as_json:
         click.echo(json.dumps(report.json_report(comparison), indent=2))
     else:
         click.echo(report.text_report(comparison, color=_wants_color(), width=_width(), unicode=_can_unicode()))
-    if html_file:
-        click.echo(f"The page: {html_file}", err=True)
+    if html:
+        click.echo(f"The page: {html}", err=True)
     sys.exit(0 if comparison.verdict.ok else EXIT_NOT_SHOWN)
+
+
+def _measured(plan: Plan) -> Comparison:
+    """Compare; when that fails, say why and exit."""
+    from flaskstream.lab.compare import compare as measure
+    from flaskstream.lab.processes import ProcessFailed
+
+    progress = _Progress()
+    try:
+        with _signals_raise():
+            comparison = measure(plan, progress)
+    except (ProcessFailed, _Interrupted) as error:
+        progress.clear()
+        _fail(str(error), error.exit_code if isinstance(error, _Interrupted) else EXIT_NOT_MEASURED)
+    progress.clear()
+    return comparison
 
 
 @main.command()
@@ -118,8 +146,34 @@ class _Progress:
             click.echo("\r\x1b[K", err=True, nl=False)
 
 
-def _interrupt(*_: Any) -> NoReturn:
-    raise KeyboardInterrupt
+class _Interrupted(BaseException):
+    """A signal that ends the command, after what it started."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"interrupted by {signal.Signals(number).name}; all that was started has ended")
+        self.exit_code = EXIT_SIGNAL + number
+
+
+@contextlib.contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Have a signal that would end this process raise `_Interrupted` instead, so that it can tidy up.
+
+    A signal that is ignored stays so: whoever started this under `nohup`, or in the background, has said so.
+    """
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        raise _Interrupted(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _fail(message: str, code: int) -> NoReturn:
@@ -128,8 +182,6 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _wants_color() -> bool:
-    import os
-
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # https://no-color.org
 
 

@@ -2,8 +2,9 @@
 
 Two kinds of context come along. The `contextvars` of the view are those of the generator: view and generator run in
 one and the same `Context`, one after the other, so that even a token made in the view can be reset in the generator.
-Flask's contexts are pushed as copies that share `request` and `g`: the originals are popped when the view returns,
-as for any request, and one context object pushed in two threads would break both.
+Flask's contexts are pushed as copies: the originals are popped when the view has returned, as for any request, and one
+context object pushed in two threads would break both. So teardown functions run twice: when the view has returned,
+and, in the generator's thread, when the generator has ended.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 import contextvars
 import copy
 import logging
+import time
 from typing import Any, Callable, Iterator, Mapping
 
 from flask import current_app, g, stream_with_context
-from flask.ctx import RequestContext
+from flask.ctx import AppContext, RequestContext
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +32,13 @@ class Carrier:
         keep_request: keep `request`, `session` and `g` available in the generator until it ends. Without it the
             generator runs outside of Flask's contexts, and a long stream holds nothing that lives as long as they
             do, such as a database session.
+
+    Attributes:
+        made_at: when, in seconds of the monotonic clock.
     """
 
     def __init__(self, keep_request: bool = True) -> None:
+        self.made_at = time.monotonic()
         self._app = current_app._get_current_object()  # type: ignore[attr-defined]
         self._keep_request = keep_request
         self._context = contextvars.Context()
@@ -45,23 +51,29 @@ class Carrier:
     def call_view(self, view: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the view in the context in which its generator will run; the view may be `async` (Flask 2.0 on)."""
         ensure_sync = getattr(self._app, "ensure_sync", None)
-        result = self._context.run(ensure_sync(view) if ensure_sync else view, *args, **kwargs)
+        try:
+            result = self._context.run(ensure_sync(view) if ensure_sync else view, *args, **kwargs)
+        finally:
+            self._show_outside()
+        for variable, token in self._flask_tokens:
+            self._context.run(variable.reset, token)
         if self._keep_request:
-            self._request = _copy_of(_current_request_context())
-            self._g = g._get_current_object()
-        else:
-            for variable, token in self._flask_tokens:
-                self._context.run(variable.reset, token)
+            self._app_context = _copy_of_app_context(self._app)
+            self._request_context = _copy_of_request_context()
         return result
+
+    def _show_outside(self) -> None:
+        """Set the variables that the view has set for its caller too: an `after_request` hook may look at them."""
+        for variable, value in self._context.items():
+            if variable.get(None) is not value:
+                variable.set(value)
 
     def run(self, function: Callable[[], None]) -> None:
         """Call the function, in whatever thread this is, in the contexts of the request."""
         self._context.run(self._run_with_request if self._keep_request else _call, function)
 
     def _run_with_request(self, function: Callable[[], None]) -> None:
-        app_context = self._app.app_context()
-        app_context.g = self._g
-        with app_context, self._request:
+        with self._app_context, self._request_context:
             function()
 
     def hold(self, items: Iterator[Any]) -> Iterator[Any]:
@@ -72,11 +84,53 @@ class Carrier:
         """
         if not self._keep_request:
             return items
-        return stream_with_context(_watch_session(items, _session_of(self._request)))
+        return stream_with_context(_watch_session(items, _session_of(self._request_context)))
 
 
 def _call(function: Callable[[], None]) -> None:
     function()
+
+
+class _SameRequest(RequestContext):
+    """A request's second context, in another thread."""
+
+    def match_request(self) -> None:
+        """Leave the request as it is: it has been matched, and hooks may have changed what came of it."""
+
+    def auto_pop(self, exc: BaseException | None) -> None:
+        """Pop: Flask before 2.2 keeps a failed request for its debugger, which never comes to this thread."""
+        self.pop(exc)
+
+
+def _copy_of_request_context() -> RequestContext:
+    """Return a context for the current request, with a copy of the session and what extensions have put there.
+
+    With the session itself, whether a change made by the generator is stored would depend on how fast it made it.
+    """
+    original = _current_request_context()
+    context = _SameRequest(
+        original.app,
+        environ=original.request.environ,
+        request=original.request,
+        session=copy.copy(_session_of(original)),
+    )
+    vars(context).update({**_lasting(vars(original)), **vars(context)})
+    return context
+
+
+def _copy_of_app_context(app: Any) -> AppContext:
+    context: AppContext = app.app_context()
+    vars(context.g).update(_lasting(vars(g._get_current_object())))
+    return context
+
+
+def _lasting(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values without what can be closed, such as a connection to a database.
+
+    That is closed by the teardown functions when the view has returned, while the generator is at work. It makes its
+    own, and they are called again at its end.
+    """
+    return {name: value for name, value in values.items() if not hasattr(type(value), "close")}
 
 
 def _current_request_context() -> RequestContext:
@@ -87,19 +141,6 @@ def _current_request_context() -> RequestContext:
 
         return _request_ctx_stack.top  # type: ignore[no-any-return]
     return request_ctx._get_current_object()  # type: ignore[attr-defined, no-any-return]
-
-
-def _copy_of(original: RequestContext) -> RequestContext:
-    """Return a context for the same request, with a copy of the session.
-
-    With the session itself, whether a change made by the generator is stored would depend on how fast it made it.
-    """
-    return RequestContext(
-        original.app,
-        environ=original.request.environ,
-        request=original.request,
-        session=copy.copy(_session_of(original)),
-    )
 
 
 def _session_of(context: RequestContext) -> Any:

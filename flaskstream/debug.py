@@ -8,12 +8,16 @@ stalled, the line is dropped and counted, and the stream goes on.
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import io
 import logging
+import os
 import select
 import struct
 import sys
 import termios
+import threading
 import time
 from datetime import datetime, timezone
 from typing import Callable, TextIO
@@ -31,9 +35,10 @@ _PIPE_SPARE_BYTES = 16 * 1024
 
 
 class DebugPrinter:
-    """Print lines like `2026-11-29T15:46:42.123456Z flaskstream stream=ab12 event=3 bytes=18 data={"t":" a"}`.
+    """Print lines like `2026-11-29T15:46:42.123456Z flaskstream stream=ab12 event=3 bytes=18 wire=data: {"t":" a"}`.
 
-    One for a process; safe for its threads. Times are UTC.
+    What stands after `wire=` is the event as it leaves, as one line of ASCII. `not_printed=7` before it says that seven
+    lines were left out. One for a process; safe for its threads. Times are UTC.
 
     Args:
         out: where to print; `None`: whatever `sys.stdout` is at the time.
@@ -43,6 +48,7 @@ class DebugPrinter:
     def __init__(self, out: TextIO | None = None, clock: Callable[[], float] = time.time) -> None:
         self._out = out
         self._clock = clock
+        self._lock = threading.Lock()
         self._lost = 0
         self._second = 0
         self._in_second = 0
@@ -56,57 +62,74 @@ class DebugPrinter:
             number: of the event in its stream, from 1.
             wire: the event's bytes as they leave.
         """
+        with self._lock:
+            if self._broken:
+                return
+            try:
+                self._print_or_count(stream_id, number, wire)
+            except (OSError, ValueError, AttributeError) as error:  # its reader is gone, it is closed, it is no file
+                self._broken = True
+                log.warning("stdout cannot be written to (%r); no more debug lines from this process", error)
+
+    def _print_or_count(self, stream_id: str, number: int, wire: bytes) -> None:
         now = self._clock()
-        if not self._broken and self._may_print(now):
+        if self._may_print(now):
             self._print(self._line(now, stream_id, number, wire))
+            self._lost = 0
+        else:
+            self._lost += 1
 
     def _may_print(self, now: float) -> bool:
         if int(now) != self._second:
             self._second, self._in_second = int(now), 0
         self._in_second += 1
-        if self._in_second <= MAX_LINES_PER_SECOND and _has_room(self._stdout()):
-            return True
-        self._lost += 1
-        return False
+        return self._in_second <= MAX_LINES_PER_SECOND and _has_room(self._stdout())
 
     def _line(self, now: float, stream_id: str, number: int, wire: bytes) -> str:
         time_of_day = datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         lost = f" not_printed={self._lost}" if self._lost else ""
         start = f"{time_of_day} flaskstream stream={stream_id} event={number} bytes={len(wire)}{lost} wire="
-        room = MAX_LINE_BYTES - len(start) - 1
-        excerpt = wire[:room].rstrip(b"\n").decode("utf-8", "replace")
-        return start + _printable(excerpt, room)
+        return start + _printable(wire.rstrip(b"\n"), MAX_LINE_BYTES - len(start) - len("\n"))
 
     def _print(self, line: str) -> None:
-        try:
-            print(line, file=self._stdout(), flush=True)
-        except (OSError, ValueError, AttributeError) as error:  # its reader is gone, it is closed, it is None
-            self._broken = True
-            log.warning("stdout cannot be written to (%r); no more debug lines from this process", error)
-        else:
-            self._lost = 0
+        # The line end is part of the text: print() would write it apart, and another thread's line between them.
+        print(line + "\n", end="", file=self._stdout(), flush=True)
 
-    def _stdout(self) -> TextIO:
+    def _stdout(self) -> TextIO | None:
         return self._out or sys.stdout
 
 
-def _printable(text: str, room: int) -> str:
-    """Return the text as one line of ASCII: no line end and no terminal control gets through."""
-    escaped = text.encode("unicode_escape").decode("ascii")
+def _printable(data: bytes, room: int) -> str:
+    """Return the data as one line of ASCII: no line end and no terminal control gets through."""
+    text = data[: room + 1].decode("utf-8", "replace")
+    escaped = text.encode("unicode_escape").decode("ascii")  # never shorter than the data
     return escaped if len(escaped) <= room else escaped[: room - 3] + "..."
 
 
-def _has_room(out: TextIO) -> bool:
-    """Tell whether a line can be written without waiting. Whatever is no real file always has room."""
+def _has_room(out: TextIO | None) -> bool:
+    """Tell whether a line can be written without waiting. What is no real file, such as a StringIO, always has room.
+
+    To ask before writing also keeps a line that nobody will read out of the buffer of `sys.stdout`, which Python
+    would try to write, and complain, when the process ends.
+
+    Raises:
+        OSError: its reader is gone.
+        ValueError: it is closed, or there is none.
+    """
+    if out is None:
+        raise ValueError("this process was started without a stdout")
     try:
         descriptor = out.fileno()
-    except (OSError, ValueError, AttributeError):
-        return True  # a StringIO, or a test runner's capture
+    except (io.UnsupportedOperation, AttributeError):
+        return True
     poll = _original_poll()()
     poll.register(descriptor, select.POLLOUT)
-    if not any(event & (select.POLLOUT | select.POLLERR) for _, event in poll.poll(0)):
-        return False
-    return _pipe_has_spare_room(descriptor)
+    seen = dict(poll.poll(0)).get(descriptor, 0)
+    if seen & select.POLLNVAL:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    if seen & (select.POLLERR | select.POLLHUP):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+    return bool(seen & select.POLLOUT) and _pipe_has_spare_room(descriptor)
 
 
 def _pipe_has_spare_room(descriptor: int) -> bool:

@@ -17,17 +17,19 @@ class Reading:
 
     Attributes:
         text: of the answer; may be empty.
-        finished: the answer is whole; more may follow that is no text, such as the usage.
-        last: and nothing more will follow.
+        choices: which of the answers, where several were asked for, it goes on with.
+        finished: which of them are whole now; more may follow that is no text, such as the usage.
+        last: all is said.
         error: the upstream reports a failure: a short name of it, never its message, which may quote secrets.
-        malformed: it is no event of this dialect: an excerpt. The stream goes on without it.
+        malformed: it is no event of this dialect. The stream goes on without it.
     """
 
     text: str = ""
-    finished: bool = False
+    choices: tuple[int, ...] = ()
+    finished: tuple[int, ...] = ()
     last: bool = False
     error: str | None = None
-    malformed: str | None = None
+    malformed: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,34 +53,59 @@ def read_openai(event: Event) -> Reading:
     """Read an event of OpenAI's chat completions (https://platform.openai.com/docs/api-reference/chat-streaming).
 
     Any of `[DONE]` and a `finish_reason` counts as the end: servers leave out the one or the other. `choices` may be
-    empty (filters, usage), `delta` missing and `content` null.
+    empty (filters, usage), `delta` missing and `content` null. An error is told by an `error` object, by the name of
+    the event, by an object that calls itself one (vLLM), or by the `finish_reason` (OpenRouter). Anything may be
+    anything: what is not of the type that it should be is not there.
     """
-    if event.data in TERMINAL_MARKS:
-        return Reading(finished=True, last=True)
-    try:
-        chunk = event.json()
-    except ValueError:
-        return Reading(malformed=event.data[:80])
-    if not isinstance(chunk, dict):
-        return Reading(malformed=event.data[:80])
-    if event.event == "error" or chunk.get("error"):
-        return Reading(error=_error_name(chunk.get("error", chunk)))
-    choices = [choice for choice in chunk.get("choices") or () if isinstance(choice, dict)]
+    if event.event != "error" and event.data.strip() in TERMINAL_MARKS:
+        return Reading(last=True)
+    chunk = _json_object(event)
+    if event.event == "error" or (chunk and _is_error(chunk)):
+        return Reading(error=_error_name(chunk))
+    if chunk is None:
+        return Reading(malformed=True)
+    choices = _dicts(chunk.get("choices"))
+    if any(choice.get("finish_reason") == "error" for choice in choices):
+        return Reading(error="error")
     return Reading(
-        text="".join(_content(choice) for choice in choices if not choice.get("index")),
-        finished=any(choice.get("finish_reason") for choice in choices),
+        text="".join(_content(choice) for choice in choices if _index(choice) == 0),
+        choices=tuple(map(_index, choices)),
+        finished=tuple(_index(choice) for choice in choices if choice.get("finish_reason")),
     )
 
 
-def _content(choice: dict[str, Any]) -> str:
-    content = (choice.get("delta") or {}).get("content")
-    return content if isinstance(content, str) else ""
+def _json_object(event: Event) -> dict[str, Any] | None:
+    try:
+        value = event.json()
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
-def _error_name(error: Any) -> str:
+def _is_error(chunk: dict[str, Any]) -> bool:
+    return bool(chunk.get("error")) or "error" in (chunk.get("object"), chunk.get("type"))
+
+
+def _error_name(chunk: dict[str, Any] | None) -> str:
+    error = (chunk or {}).get("error") or chunk
     if isinstance(error, dict):
-        return str(error.get("type") or error.get("code") or "error")[:80]
+        return str(error.get("type") or error.get("code") or "error")
     return "error"
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _index(choice: dict[str, Any]) -> int:
+    index = choice.get("index")
+    return index if isinstance(index, int) else 0
+
+
+def _content(choice: dict[str, Any]) -> str:
+    delta = choice.get("delta")
+    content = delta.get("content") if isinstance(delta, dict) else None
+    return content if isinstance(content, str) else ""
 
 
 def _openai_error(code: str, message: str) -> bytes:

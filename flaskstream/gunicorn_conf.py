@@ -43,12 +43,15 @@ def _holds(value: type, original: type) -> bool:
     return value is original or (value.__module__ != "ssl" and issubclass(value, original))
 
 
-if _settings.mode == "fixed":
+def _patch() -> None:
     from gevent import monkey
 
     if not monkey.is_module_patched("ssl"):
         _refuse_late_patching()
         monkey.patch_all()
+
+
+if _settings.mode == "fixed":
     # One greenlet for each open stream: thousands of them wait in one worker while a few are written to.
     worker_class = "gevent"
 else:
@@ -57,6 +60,9 @@ else:
     _broken = gunicorn_settings_of(_settings.faults)
     # "sync" serves one stream at a time; "gevent" shows a fault that is elsewhere.
     worker_class = _broken["worker_class"]
+
+if worker_class == "gevent":
+    _patch()
 
 # Streams (and other requests) that one worker holds open at once; the next ones wait in the backlog.
 worker_connections = 1000
@@ -78,24 +84,16 @@ keepalive = 5
 control_socket_disable = True
 
 # The sign of life is a file that is touched each second: on a disk that stalls it stalls the worker.
-if os.path.isdir("/dev/shm"):
-    worker_tmp_dir = "/dev/shm"
+worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
-_model: Any = None
+# Load the app before the workers are forked. In the broken mode their start must not count against a short timeout.
+preload_app = worker_class == "sync"
 
 
 def on_starting(server: Any) -> None:
-    """Start the embedded model, once for all workers, when no upstream is configured."""
-    global _model
+    """Start the embedded model, once for all workers, when no upstream is configured. It ends with this process."""
     if _settings.upstream is None:
-        from flaskstream.lab.processes import ModelProcess
+        from flaskstream.lab.embedded import embedded_model_url
 
-        _model = ModelProcess()
-        os.environ[EMBEDDED_MODEL_URL] = _model.url
-        server.log.info("No FLASKSTREAM_UPSTREAM: the embedded model answers, at %s", _model.url)
-
-
-def on_exit(server: Any) -> None:
-    """End the embedded model."""
-    if _model is not None:
-        _model.close()
+        os.environ[EMBEDDED_MODEL_URL] = embedded_model_url()
+        server.log.info("No FLASKSTREAM_UPSTREAM: the embedded model answers, at %s", embedded_model_url())

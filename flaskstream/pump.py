@@ -17,6 +17,9 @@ from flaskstream.errors import FlaskStreamError
 
 log = logging.getLogger(__name__)
 
+Prepare = Callable[[Iterator[Any]], Iterator[Any]]
+Run = Callable[[Callable[[], None]], None]
+
 
 class _Signal:
     def __init__(self, name: str) -> None:
@@ -37,10 +40,10 @@ class GeneratorFailed(FlaskStreamError):
 
 
 class Pump:
-    """One generator, running elsewhere.
+    """One generator, running elsewhere. One thread takes from it.
 
     Args:
-        source: the generator, or any iterator. If it has a `close`, that is called, whatever happens.
+        source: the generator, or any iterator. If it has a `close`, that is called once, whatever happens.
         prepare: wraps the source; called in the new thread.
         run: calls the function that it is given with the right contexts current (see `contexts`).
     """
@@ -48,38 +51,42 @@ class Pump:
     def __init__(
         self,
         source: Iterator[Any],
-        prepare: Callable[[Iterator[Any]], Iterator[Any]] = iter,
-        run: Callable[[Callable[[], None]], None] = lambda function: function(),
+        prepare: Prepare = iter,
+        run: Run = lambda function: function(),
     ) -> None:
-        self._source = source
-        self._prepare = prepare
         self._room = threading.Lock()  # free: the slot may be filled
-        self._item = threading.Lock()  # free: the slot holds something
-        self._item.acquire()
+        self._filled = threading.Lock()  # free: the slot holds something
+        self._filled.acquire()
         self._slot: Any = NOTHING
         self._failure: BaseException | None = None
         self._closed = False
-        self._is_running = False  # the generator may be interrupted
-        self._interrupt = _start(lambda: run(self._loop))
+        self._is_over = False
+        self._is_advancing = False  # not when it is being closed: what it does then must not be interrupted
+        self._interrupt = _start(lambda: self._main(source, prepare, run), lambda: self._is_advancing)
+
+    def peek(self, timeout: float | None) -> Any:
+        """Do as `take` does, and leave the item where it is."""
+        if not self._filled.acquire(timeout=-1 if timeout is None else timeout):
+            return NOTHING
+        self._filled.release()
+        if self._slot is ENDED and self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise _as_exception(failure)
+        return self._slot
 
     def take(self, timeout: float | None) -> Any:
         """Return the next item, `NOTHING` after `timeout` seconds (`None`: wait for it), or `ENDED`.
 
         Raises:
-            Exception: whatever the generator raised.
+            Exception: whatever the generator raised; once.
             GeneratorFailed: what it raised was no `Exception`.
         """
-        if not self._item.acquire(timeout=-1 if timeout is None else timeout):
-            return NOTHING
-        item, self._slot = self._slot, NOTHING
-        if item is not ENDED:
-            self._room.release()
-            return item
-        if self._failure is None:
-            return ENDED
-        if isinstance(self._failure, Exception):
-            raise self._failure
-        raise GeneratorFailed(f"the generator ended with {type(self._failure).__name__}") from self._failure
+        item = self.peek(timeout)
+        if item is not NOTHING and item is not ENDED:
+            self._filled.acquire()
+            self._slot = NOTHING
+            _free(self._room)
+        return item
 
     def close(self) -> None:
         """Have the generator closed, in its own thread and without waiting for it. Any number of times.
@@ -87,34 +94,59 @@ class Pump:
         Under gevent a generator that waits is interrupted by `GeneratorExit` where it waits. A real thread
         cannot be interrupted: there, the generator is closed when it yields next.
         """
-        if self._closed:
-            return
-        self._closed = True
-        _free(self._room)
-        if self._is_running:
+        if not self._closed:
+            self._closed = True
+            _free(self._room)
             self._interrupt()
+            if self._failure is not None:
+                self._note(self._failure)  # and nobody was told
 
-    def _loop(self) -> None:
-        self._is_running = True
-        items = self._source
+    def _main(self, source: Iterator[Any], prepare: Prepare, run: Run) -> None:
+        try:
+            run(lambda: self._loop(source, prepare))
+        except BaseException as error:
+            if self._is_over:  # a teardown function failed: the answer was whole
+                log.error("a stream has ended, and what came after it failed: %r", error, exc_info=error)
+            else:
+                self._note(error)
+                self._close(source)
+        self._put(ENDED)
+
+    def _loop(self, source: Iterator[Any], prepare: Prepare) -> None:
+        items = source
         try:
             if not self._closed:  # else its first line must not run
-                items = self._prepare(self._source)
+                items = prepare(source)
                 self._hand_over(items)
         except BaseException as error:  # SystemExit too: it must reach the client as an error, not as an end
             self._note(error)
+        if items is not source:
+            self._close(items)
+        self._close(source)
+        self._is_over = True
+
+    def _hand_over(self, items: Iterator[Any]) -> None:
+        self._is_advancing = True
+        try:
+            for item in items:
+                self._put(item)
+                if self._closed:
+                    return
+        finally:
+            self._is_advancing = False
+
+    def _put(self, item: Any) -> None:
+        self._room.acquire()
+        if self._closed:
+            _free(self._room)  # nobody takes any more, so nobody else would free it
+        self._slot = item
+        _free(self._filled)
+
+    def _close(self, items: Iterator[Any]) -> None:
         try:
             getattr(items, "close", _nothing)()
         except BaseException as error:
             self._note(error)
-        self._is_running = False
-        self._put(ENDED)
-
-    def _hand_over(self, items: Iterator[Any]) -> None:
-        for item in items:
-            if self._closed:
-                return
-            self._put(item)
 
     def _note(self, error: BaseException) -> None:
         """Keep the first error for whoever takes; once nobody does, a user's error goes to the log."""
@@ -123,10 +155,13 @@ class Pump:
         elif not isinstance(error, GeneratorExit):
             log.warning("a generator failed while it was closed: %r", error, exc_info=error)
 
-    def _put(self, item: Any) -> None:
-        self._room.acquire()
-        self._slot = item
-        _free(self._item)
+
+def _as_exception(failure: BaseException) -> Exception:
+    if isinstance(failure, Exception):
+        return failure
+    error = GeneratorFailed(f"the generator ended with {type(failure).__name__}")
+    error.__cause__ = failure
+    return error
 
 
 def _nothing() -> None:
@@ -140,8 +175,8 @@ def _free(lock: threading.Lock) -> None:
         pass  # it was free
 
 
-def _start(target: Callable[[], None]) -> Callable[[], None]:
-    """Run the target in a thread or greenlet; return what interrupts its waiting."""
+def _start(target: Callable[[], None], may_interrupt: Callable[[], bool]) -> Callable[[], Any]:
+    """Run the target in a thread or greenlet; return what interrupts its waiting, if it still may be then."""
     monkey = sys.modules.get("gevent.monkey")
     if monkey is None or not monkey.is_module_patched("threading"):
         threading.Thread(target=target, name="flaskstream-pump", daemon=True).start()
@@ -149,4 +184,11 @@ def _start(target: Callable[[], None]) -> Callable[[], None]:
     import gevent
 
     greenlet = gevent.spawn(target)
-    return lambda: greenlet.kill(exception=GeneratorExit, block=False)
+    loop = gevent.get_hub().loop
+
+    def interrupt() -> None:
+        if may_interrupt():
+            greenlet.throw(GeneratorExit)
+
+    # In the hub's own turn and not at once: whoever closes does not wait, and may be that very greenlet.
+    return lambda: loop.run_callback(interrupt)

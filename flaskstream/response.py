@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import secrets
 from dataclasses import dataclass, field
 from typing import Any, Callable, TypeVar, cast, overload
 
-from flask import Response, current_app, jsonify, request
+from flask import Response, after_this_request, current_app, jsonify, request
 
 from flaskstream.contexts import Carrier
 from flaskstream.debug import DebugPrinter
@@ -126,7 +127,9 @@ def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions) 
         heartbeat=settings.heartbeat or None,
         printer=settings.printer,
         on_end=settings.on_end,
+        started_at=carrier.made_at,
     )
+    _close_if_replaced_by_an_error(stream)
     if settings.status_grace:
         try:
             stream.wait_for_first_item(settings.status_grace)
@@ -135,6 +138,17 @@ def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions) 
     streaming_class = response_class(current_app.response_class)
     response = streaming_class(stream, settings.content_type, current_app.debug)
     return (response, *rest) if rest else response
+
+
+def _close_if_replaced_by_an_error(stream: Stream) -> None:
+    """Close the stream when a later hook raises: Flask calls this again, for its error page, and drops the stream."""
+    rounds = itertools.count()
+
+    @after_this_request
+    def close_in_the_second_round(response: Response) -> Response:
+        if next(rounds):
+            stream.close()
+        return response
 
 
 def error_response(error: FlaskStreamError, error_id: str) -> Response:
@@ -155,4 +169,8 @@ def error_response(error: FlaskStreamError, error_id: str) -> Response:
 
 
 def _empty_response(status: int, settings: StreamOptions) -> Response:
-    return Response(status=status, headers=STREAM_HEADERS, content_type=settings.content_type)
+    response = Response(status=status, headers=STREAM_HEADERS, content_type=settings.content_type)
+    response.automatically_set_content_length = False  # a HEAD tells what GET would, and that has no length
+    if status == 204:
+        del response.headers["Content-Type"]
+    return response

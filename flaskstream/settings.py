@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Callable, Mapping, TypeVar
+from typing import Callable, Mapping
+from urllib.parse import urlsplit
 
 from flaskstream.errors import InvalidSetting
 
 PREFIX = "FLASKSTREAM_"
 EMBEDDED_MODEL_URL = "FLASKSTREAM_EMBEDDED_MODEL_URL"
-"""Set by the process that started the embedded model, for its workers; not meant to be set by hand."""
+"""Set by `flaskstream.gunicorn_conf` where it started the embedded model, for the app; not meant to be set by hand."""
 
-T = TypeVar("T")
+MAX_SECONDS = 86_400.0
+"""No wait is longer than a day: it would be a slip of the unit."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,21 @@ def _mode(variable: str, raw: str) -> str:
     return raw
 
 
-def _url(variable: str, raw: str) -> str:
-    if not raw.startswith(("http://", "https://")):
-        raise InvalidSetting(f"{variable}: expected a URL that begins with http:// or https://, got {raw!r}")
+def checked_url(variable: str, raw: str) -> str:
+    """Return the URL as it is. Raises `InvalidSetting`: it is none that can be asked."""
+    try:
+        parts = urlsplit(raw)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, or half an IPv6 address
+        is_url = False
+    if not is_url:
+        raise InvalidSetting(f"{variable}: expected a URL such as https://api.example.com/v1, got {raw!r}")
+    return raw
+
+
+def _key(variable: str, raw: str) -> str:
+    if not (raw.isascii() and raw.isprintable()):
+        raise InvalidSetting(f"{variable}: expected printable ASCII, got something else (it is not repeated here)")
     return raw
 
 
@@ -89,8 +103,8 @@ def _seconds(variable: str, raw: str) -> float:
         seconds = float(raw)
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise InvalidSetting(f"{variable}: expected seconds (0 or more), got {raw!r}")
+    if not 0 <= seconds <= MAX_SECONDS:
+        raise InvalidSetting(f"{variable}: expected seconds from 0 to {MAX_SECONDS:g}, got {raw!r}")
     return seconds
 
 
@@ -107,8 +121,8 @@ def _no_store(variable: str, raw: str) -> str:
 _READERS: dict[str, Callable[[str, str], object]] = {
     "mode": _mode,
     "faults": _names,
-    "upstream": _url,
-    "api_key": _text,
+    "upstream": checked_url,
+    "api_key": _key,
     "model": _text,
     "heartbeat": _seconds,
     "status_grace": _seconds,

@@ -209,12 +209,14 @@ class Decoder:
         """Take what the network gave and return the events that are whole now, none held back.
 
         A failure ends the connection: `feed` raises it again until `close()`. The events before it are never
-        lost: they are returned first, and the failure is raised by the next call. That holds as well for
-        whatever the callbacks raise.
+        lost: they are returned first, and the next call raises. An exception of a callback is such a failure.
+
+        Args:
+            data: any number of bytes, cut anywhere. What is kept of them is copied: the buffer may be used again.
 
         Raises:
             EventTooLarge: one event outgrew the limit. Where depends on the bytes alone, not on their cuts.
-            TypeError: `data` is not bytes.
+            TypeError: `data` is not bytes. Nothing was taken.
         """
         if self._failure:
             self._failure_is_known = True
@@ -238,7 +240,7 @@ class Decoder:
         return events
 
     def _fail(self, error: Exception) -> None:
-        """Hold nothing any longer but the error."""
+        """Give the connection up: hold nothing of it but the error."""
         self._failure = error
         self._line.clear()
         self._clear_block()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Generator, Iterator
+from typing import Any, Callable, Iterator
 
 from flaskstream.debug import DebugPrinter
 from flaskstream.pump import ENDED, NOTHING, Pump
@@ -37,6 +37,43 @@ class StreamReport:
     duration_ms: float
 
 
+class _Tally:
+    """What a stream's report will say, while it is not yet known."""
+
+    def __init__(self, stream_id: str, started_at: float | None) -> None:
+        self.stream_id = stream_id
+        self.events = 0
+        self.reason = "client_gone"
+        self._code: str | None = None
+        self._bytes = 0
+        self._started_at = time.monotonic() if started_at is None else started_at
+        self._first_event_ms: float | None = None
+
+    def count(self, frame: bytes) -> None:
+        self.events += 1
+        self._bytes += len(frame)
+        if self._first_event_ms is None:
+            self._first_event_ms = self._milliseconds()
+
+    def fail(self, error: Exception) -> None:
+        self.reason = "error"
+        self._code = describe(error, self.stream_id)["code"]
+
+    def report(self) -> StreamReport:
+        return StreamReport(
+            stream_id=self.stream_id,
+            reason=self.reason,
+            code=self._code,
+            events=self.events,
+            bytes=self._bytes,
+            first_event_ms=self._first_event_ms,
+            duration_ms=self._milliseconds(),
+        )
+
+    def _milliseconds(self) -> float:
+        return (time.monotonic() - self._started_at) * 1000
+
+
 class Stream:
     """The body of a streaming response: an iterator of bytes with a `close`.
 
@@ -47,6 +84,7 @@ class Stream:
         heartbeat: seconds of silence after which a comment goes out; `None`: never.
         printer: prints a line for each event; `None`: no lines.
         on_end: called with the report. It runs in the server's thread, outside of the request.
+        started_at: when the request came, in seconds of the monotonic clock; `None`: now.
     """
 
     def __init__(
@@ -57,22 +95,15 @@ class Stream:
         heartbeat: float | None = None,
         printer: DebugPrinter | None = None,
         on_end: Callable[[StreamReport], None] | None = None,
+        started_at: float | None = None,
     ) -> None:
-        self._started_at = time.monotonic()
-        self._pump = pump
-        self._wire = wire
         self.stream_id = stream_id
-        self._heartbeat = heartbeat
-        self._printer = printer
+        self._pump = pump
         self._on_end = on_end
-        self._first: Any = NOTHING
-        self._events = 0
-        self._bytes = 0
-        self._first_event_at: float | None = None
-        self._reason = "client_gone"
-        self._code: str | None = None
-        self._ended = False
-        self._frames: Generator[bytes, None, None] = self._write()
+        self._tally = _Tally(stream_id, started_at)
+        # Functions, and no methods: a generator that held this stream would keep it alive when it is dropped.
+        self._frames = _with_end(_frames(pump, wire, self._tally, heartbeat, printer), wire, self._tally)
+        self._is_closed = False
 
     def wait_for_first_item(self, seconds: float) -> None:
         """Wait for the first item, as long as its failure can still become an HTTP status.
@@ -81,9 +112,9 @@ class Stream:
             Exception: what the generator raised before its first item.
         """
         try:
-            self._first = self._pump.take(seconds)
+            self._pump.peek(seconds)
         except Exception as error:
-            self._fail(error)
+            self._tally.fail(error)
             self.close()
             raise
 
@@ -91,6 +122,8 @@ class Stream:
         return self
 
     def __next__(self) -> bytes:
+        if self._is_closed:
+            raise StopIteration
         try:
             return next(self._frames)
         except BaseException:  # also StopIteration: not every server calls close()
@@ -98,69 +131,54 @@ class Stream:
             raise
 
     def close(self) -> None:
-        """Close the generator and report. Safe to call at any time and any number of times."""
-        self._frames.close()
-        if self._ended:
+        """Have the generator closed, and report. Safe to call at any time and any number of times."""
+        if self._is_closed:
             return
-        self._ended = True
+        self._is_closed = True
         self._pump.close()
         if self._on_end is not None:
             try:
-                self._on_end(self._report())
+                self._on_end(self._tally.report())
             except Exception:
                 log.exception("stream %s: on_end failed", self.stream_id)
 
     def __del__(self) -> None:  # for a server or middleware that forgets to close
         self.close()
 
-    def _write(self) -> Generator[bytes, None, None]:
-        try:
-            yield from self._item_frames()
-        except Exception as error:  # and not GeneratorExit: then the client has gone, and nothing may be yielded
-            log.error("stream %s failed: %r", self.stream_id, error, exc_info=error)
-            self._fail(error)
-            yield self._wire.failed(error, self.stream_id)
-            if self._wire.cuts:
-                raise  # the server closes the connection without its proper end
-        else:
-            self._reason = "done"
-            last = self._wire.done(self.stream_id)
-            if last:
-                yield last
 
-    def _item_frames(self) -> Iterator[bytes]:
-        item, self._first = self._first, NOTHING
+def _with_end(frames: Iterator[bytes], wire: Wire, tally: _Tally) -> Iterator[bytes]:
+    try:
+        yield from frames
+    except Exception as error:  # and not GeneratorExit: then the client has gone, and nothing may be yielded
+        log.error("stream %s failed: %r", tally.stream_id, error, exc_info=error)
+        tally.fail(error)
+        yield wire.failed(error, tally.stream_id)
+        if wire.cuts:
+            raise  # the server closes the connection without its proper end
+    else:
+        tally.reason = "done"
+        last = wire.done(tally.stream_id)
+        if last:
+            yield last
+
+
+def _frames(
+    pump: Pump, wire: Wire, tally: _Tally, heartbeat: float | None, printer: DebugPrinter | None
+) -> Iterator[bytes]:
+    item = pump.take(0)
+    if item is NOTHING:
+        yield wire.comment("open")  # the headers leave with the first byte
+    while item is not ENDED:
+        if item is not NOTHING:
+            yield _frame(item, wire, tally, printer)
+        item = pump.take(heartbeat)
         if item is NOTHING:
-            yield self._wire.comment("open")
-        while item is not ENDED:
-            if item is not NOTHING:
-                yield self._frame(item)
-            item = self._pump.take(self._heartbeat)
-            if item is NOTHING:
-                yield self._wire.comment(HEARTBEAT)
+            yield wire.comment(HEARTBEAT)
 
-    def _frame(self, item: Any) -> bytes:
-        frame = self._wire.frame(item)
-        self._events += 1
-        self._bytes += len(frame)
-        if self._first_event_at is None:
-            self._first_event_at = time.monotonic()
-        if self._printer is not None:
-            self._printer(self.stream_id, self._events, frame)
-        return frame
 
-    def _fail(self, error: Exception) -> None:
-        self._reason = "error"
-        self._code = describe(error, self.stream_id)["code"]
-
-    def _report(self) -> StreamReport:
-        first = self._first_event_at
-        return StreamReport(
-            stream_id=self.stream_id,
-            reason=self._reason,
-            code=self._code,
-            events=self._events,
-            bytes=self._bytes,
-            first_event_ms=None if first is None else (first - self._started_at) * 1000,
-            duration_ms=(time.monotonic() - self._started_at) * 1000,
-        )
+def _frame(item: Any, wire: Wire, tally: _Tally, printer: DebugPrinter | None) -> bytes:
+    frame = wire.frame(item)
+    tally.count(frame)
+    if printer is not None:
+        printer(tally.stream_id, tally.events, frame)
+    return frame

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import sys
@@ -47,9 +48,10 @@ class StreamResponse(Response):
     automatically_set_content_length = False
 
     def __init__(self, stream: Stream, content_type: str, debug: bool) -> None:
+        self._fixed_headers = {**STREAM_HEADERS, "Content-Type": content_type}
+        self._refuse = functools.partial(_refuse, debug)
         self._guard = _BodyGuard(stream, self._refuse)
-        self._debug = debug
-        super().__init__(cast(Any, self._guard), content_type=content_type, headers=STREAM_HEADERS)
+        super().__init__(cast(Any, self._guard), headers=self._fixed_headers)
         self.call_on_close(stream.close)
         # Flask-Compress leaves alone what is encoded already. RFC 9110 wants no `identity` on the wire, and so it is
         # taken away there.
@@ -59,13 +61,18 @@ class StreamResponse(Response):
         headers = super().get_wsgi_headers(environ)
         for name in _NEVER_SENT:
             headers.pop(name, None)
+        for name, value in self._fixed_headers.items():
+            headers[name] = value  # a hook may have set it otherwise, and the usual recipe twice
         if headers.get("Content-Encoding") == "identity":
             del headers["Content-Encoding"]
         return headers
 
     def get_app_iter(self, environ: Any) -> Iterable[bytes]:
         self._guard.open()
-        return super().get_app_iter(environ)
+        body = super().get_app_iter(environ)
+        if not body:  # the answer is to a HEAD, or was made a 204 or 304: nobody will close what is not sent
+            self.close()
+        return body
 
     def get_data(self, as_text: bool = False) -> Any:
         self._refuse("get_data()")
@@ -88,15 +95,6 @@ class StreamResponse(Response):
     def add_etag(self, *args: Any, **kwargs: Any) -> None:
         self._refuse("add_etag()")
 
-    def _refuse(self, what: str) -> None:
-        culprit = _caller()
-        message = f"{what} would read a whole stream before it is sent; called by {culprit}"
-        if self._debug:
-            raise BodyWasRead(message)
-        if culprit not in _warned:
-            _warned.add(culprit)
-            log.warning("%s. The stream goes on, unread", message)
-
 
 def response_class(base: type[Response]) -> type[StreamResponse]:
     """Return the streaming kind of an app's `response_class`: Flask turns a response of any other into its own."""
@@ -105,6 +103,16 @@ def response_class(base: type[Response]) -> type[StreamResponse]:
     if base not in _derived:
         _derived[base] = cast("type[StreamResponse]", type(f"Stream{base.__name__}", (StreamResponse, base), {}))
     return _derived[base]
+
+
+def _refuse(debug: bool, what: str) -> None:
+    culprit = _caller()
+    message = f"{what} would read a whole stream before it is sent; called by {culprit}"
+    if debug:
+        raise BodyWasRead(message)
+    if culprit not in _warned:
+        _warned.add(culprit)
+        log.warning("%s. The stream goes on, unread", message)
 
 
 _derived: dict[type[Response], type[StreamResponse]] = {}
@@ -137,14 +145,14 @@ class _BodyGuard:
         self._stream.close()
 
 
-_FRAMEWORK = tuple(
-    os.path.dirname(os.path.abspath(cast(str, module.__file__))) + os.sep
-    for module in (flask, werkzeug, sys.modules["flaskstream"])
+_FRAMEWORK = (
+    os.path.abspath(__file__),
+    *(os.path.dirname(os.path.abspath(cast(str, module.__file__))) + os.sep for module in (flask, werkzeug)),
 )
 
 
 def _caller() -> str:
-    """Return file, line and function of the nearest caller that belongs neither to Flask nor to this kit."""
+    """Return file, line and function of the nearest caller that belongs neither to Flask nor to this file."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename

@@ -1,58 +1,58 @@
-"""The model API behind us: open a request with `requests`, read what is there, translate errors, close.
-
-The point of this file is `Answer.chunks()`. Every usual way of reading with `requests` (`iter_content`, `iter_lines`,
-`raw.stream`) waits for a full block, or for the end, when the upstream does not use the chunked coding. Reading with
-`read1` returns what one `recv` gave, in all three framings, decompressed.
-"""
+"""The model API behind us: open a request with `requests`, hand on what arrives, close."""
 
 from __future__ import annotations
 
 import contextlib
-import http.client
-import socket
-import zlib
-from typing import Any, Callable, Iterator, Mapping
+import math
+import re
+import time
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any, Iterator, Mapping
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import requests
-import urllib3
 from requests.adapters import HTTPAdapter
 
-from flaskstream.errors import (
-    MAX_ERROR_BODY_BYTES,
-    FlaskStreamError,
-    IdleTimeout,
-    InvalidSetting,
-    UpstreamError,
-    UpstreamRefused,
-    UpstreamStatus,
-    UpstreamTimeout,
-    UpstreamTruncated,
-)
+from flaskstream.errors import MAX_ERROR_BODY_BYTES, InvalidSetting, UpstreamError, UpstreamStatus
+from flaskstream.upstream_body import READ_BYTES, Body
+from flaskstream.upstream_errors import translated_errors
 
-READ_BYTES = 64 * 1024
-"""At most this much is taken at once: what one `recv` of a fast upstream gives; no read waits to fill it."""
+ERROR_BODY_SECONDS = 2.0
+"""How long the body of an error status is awaited: its client has waited already, and the status says enough."""
+
+DRAIN_SECONDS = 0.02
+"""How long the end of a whole answer's framing is awaited. It mostly comes in the same packet, and then the connection
+can be used again, which saves a TLS handshake; the client's `done` waits for as long."""
+
+FORWARDED_HEADERS = ("Retry-After", "X-Request-Id")
+"""All that is told of an upstream's headers. The others describe its connection, its coding, or its cookies."""
 
 _MAX_IDLE_CONNECTIONS = 100
 
 # What a stream of events calls itself. Servers that name no type, or none in particular, are given the benefit.
 _STREAM_TYPES = frozenset({"text/event-stream", "application/octet-stream", "binary/octet-stream", ""})
 
-_FORWARDED_WITH_ERRORS = ("Retry-After", "X-Request-Id")
+_VISIBLE_ASCII = re.compile("[!-~]+")
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Upstream:
     """An API to relay from. One for an app; safe for its threads and greenlets, whose connections it shares.
 
+    No request is ever sent twice: the first may have been paid for. No cookie is kept: it would be one user's.
+
     Args:
         base_url: such as `https://api.openai.com/v1`. No request ever goes to another host: redirects are refused.
+            A query string is kept behind every path.
         api_key: sent as a bearer token; never part of an error, a log line or an answer.
         model: the `model` for requests that name none.
         connect_timeout: seconds to wait for a connection.
-        idle_timeout: seconds without a byte after which the upstream is given up, before its answer and within it.
+        idle_timeout: seconds without a byte after which the upstream is given up, before its answer and within it;
+            0: never.
         headers: sent with every request.
 
     Raises:
-        InvalidSetting: the base URL is no http or https URL.
+        InvalidSetting: a value that does not work.
     """
 
     def __init__(
@@ -64,20 +64,23 @@ class Upstream:
         idle_timeout: float = 60.0,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        if not base_url.startswith(("http://", "https://")):
-            raise InvalidSetting(f"base_url: expected a URL that begins with http:// or https://, got {base_url!r}")
-        self._base_url = base_url.rstrip("/")
-        self._api_key = api_key
+        self._base_url = _checked_url(base_url)
+        self._api_key = _checked_key(api_key)
         self.model = model
-        self._timeout = (connect_timeout, idle_timeout or None)
+        self._timeout = (_checked_seconds("connect_timeout", connect_timeout) or None, idle_timeout or None)
+        _checked_seconds("idle_timeout", idle_timeout)
         self._session = requests.Session()
         adapter = HTTPAdapter(pool_maxsize=_MAX_IDLE_CONNECTIONS)
         self._session.mount("http://", adapter)
         self._session.mount("https://", adapter)
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         # identity: an upstream that compresses seldom flushes. Whoever compresses all the same is decoded.
         self._session.headers.update({"Accept": "text/event-stream, application/json", "Accept-Encoding": "identity"})
         self._session.headers.update(headers or {})
-        self._session.auth = _BearerAuth(api_key)
+        self._session.auth = _BearerAuth(self._api_key)
+        # The environment's proxy is asked for other hosts only: it cannot reach this one.
+        host = self._base_url.hostname
+        self._proxies = {"no_proxy": host} if host in _LOOPBACK else None
 
     def open(self, path: str, payload: Any, *, stream: bool = True) -> Answer:
         """Send a request and return the answer once its head is here. Close it: it is a context manager.
@@ -85,18 +88,19 @@ class Upstream:
         Args:
             path: below the base URL.
             payload: sent as JSON.
-            stream: `False` waits for the whole body, for an answer that does not stream.
+            stream: `False` waits for the whole body, as `requests` does by itself.
 
         Raises:
             UpstreamRefused, UpstreamTimeout: there is no answer.
             UpstreamStatus: the answer is no 2xx.
         """
-        with _translated_errors(UpstreamTimeout):
+        with translated_errors(before_head=True):
             response = self._session.post(
-                f"{self._base_url}/{path.lstrip('/')}",
+                self._url(path),
                 json=payload,
                 stream=stream,
                 timeout=self._timeout,
+                proxies=self._proxies,
                 allow_redirects=False,
             )
         answer = Answer(response, is_read=not stream)
@@ -105,23 +109,49 @@ class Upstream:
                 raise self._status_error(answer)
         return answer
 
+    def _url(self, path: str) -> str:
+        base = self._base_url
+        return urlunsplit(base._replace(path=f"{base.path.rstrip('/')}/{path.lstrip('/')}"))
+
     def _status_error(self, answer: Answer) -> UpstreamStatus:
-        body = b""
-        with contextlib.suppress(FlaskStreamError):  # what there is of the body will do
-            for chunk in answer.chunks():
-                body += chunk
-                if len(body) >= MAX_ERROR_BODY_BYTES:
-                    break
-        if self._api_key:
-            body = body.replace(self._api_key.encode(), b"[api key]")
-        headers = {name: answer.headers[name] for name in _FORWARDED_WITH_ERRORS if name in answer.headers}
-        # A redirect is no answer to this request, and its target is not ours to tell.
-        status, body = (answer.status, body) if answer.status >= 400 else (502, b"")
-        return UpstreamStatus(status, body, answer.headers.get("Content-Type", "text/plain"), headers)
+        if answer.status < 400:  # a redirect is no answer to this request, and its target is not ours to tell
+            return UpstreamStatus(502)
+        room = MAX_ERROR_BODY_BYTES + len(self._api_key or "")  # a key at the limit is read whole, and so is found
+        body = self.hide_key(answer.read_some(room, ERROR_BODY_SECONDS))
+        return UpstreamStatus(answer.status, body, answer.content_type or "text/plain", answer.forwarded_headers)
+
+    def hide_key(self, data: bytes) -> bytes:
+        """Return the bytes with the API key made unreadable, in its length, should an upstream repeat it."""
+        key = (self._api_key or "").encode()
+        return data.replace(key, b"*" * len(key)) if key else data
 
     def close(self) -> None:
         """Close the idle connections."""
         self._session.close()
+
+
+def _checked_url(base_url: str) -> SplitResult:
+    try:
+        requests.Request("POST", base_url).prepare()
+        parts = urlsplit(base_url)
+    except (requests.RequestException, ValueError):
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.fragment:
+        shown = "one with a password" if "@" in str(base_url) else repr(base_url)
+        raise InvalidSetting(f"base_url: expected http(s)://host[:port][/path], got {shown}")
+    return parts
+
+
+def _checked_key(api_key: str | None) -> str | None:
+    if api_key and not _VISIBLE_ASCII.fullmatch(api_key):  # and it is not quoted
+        raise InvalidSetting("api_key: expected visible ASCII, got a space, a line end or another character in it")
+    return api_key or None
+
+
+def _checked_seconds(name: str, seconds: float) -> float:
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < math.inf:
+        raise InvalidSetting(f"{name}: expected seconds (0 or more), got {seconds!r}")
+    return seconds
 
 
 class _BearerAuth(requests.auth.AuthBase):
@@ -148,34 +178,81 @@ class Answer:
     def __init__(self, response: requests.Response, is_read: bool = False) -> None:
         self.response = response
         self._is_read = is_read
+        self._body: Body | None = None
         self.status = response.status_code
         self.headers = response.headers
 
+    @property
+    def forwarded_headers(self) -> dict[str, str]:
+        """Those of the upstream's headers that a client may have."""
+        return {name: self._header(name) for name in FORWARDED_HEADERS if name in self.headers}
+
+    @property
+    def content_type(self) -> str:
+        """As the upstream names it; "" if it names none."""
+        return self._header("Content-Type")
+
+    def _header(self, name: str) -> str:
+        return " ".join(self.headers.get(name, "").split())  # an old server may still fold it into two lines
+
+    def expect_type(self, *types: str) -> None:
+        """Raise `UpstreamError` if the body is of none of these types, such as a login page with the status 200."""
+        if self.content_type.split(";")[0].strip().lower() not in types:
+            raise UpstreamError(f"expected {types[0]} from the upstream, got {self.content_type!r:.80}")
+
     def expect_stream(self) -> None:
-        """Raise `UpstreamError` if this is no stream of events, such as a login page with the status 200."""
-        content_type = self.headers.get("Content-Type", "").split(";")[0].strip().lower()
-        if content_type not in _STREAM_TYPES:
-            raise UpstreamError(f"expected text/event-stream from the upstream, got {content_type}")
+        """Raise `UpstreamError` if this is no stream of events."""
+        self.expect_type("text/event-stream", *_STREAM_TYPES)
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the body, decompressed, in the pieces in which it arrives; none is empty.
+        """Yield the body, decompressed, in the pieces in which it arrives; none is empty. Again: what is left of it.
 
         Raises:
             IdleTimeout: nothing came for as long as the upstream may be silent.
-            UpstreamTruncated: it ended before its framing or its compression did.
+            UpstreamTruncated: it ended before its framing did.
+            UpstreamError: it cannot be decompressed.
         """
         if self._is_read:
             yield from filter(None, [self.response.content])
             return
-        read = _reader(self.response.raw)
-        with _translated_errors(IdleTimeout):
+        read = self._opened_body().read
+        with translated_errors(before_head=False):
             chunk = read()
             while chunk:
                 yield chunk
                 chunk = read()
 
+    def read_some(self, most_bytes: int, most_seconds: float) -> bytes:
+        """Return what comes of the body within these limits; raise nothing."""
+        body, deadline = b"", time.monotonic() + most_seconds
+        with contextlib.suppress(UpstreamError):
+            self.wait_at_most(most_seconds)
+            for chunk in self.chunks():
+                body += chunk
+                left = deadline - time.monotonic()
+                if len(body) >= most_bytes or left <= 0:
+                    break
+                self.wait_at_most(left)
+        return body[:most_bytes]
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Have `chunks` raise `IdleTimeout` after so many seconds of silence from now on."""
+        if not self._is_read:
+            self._opened_body().wait_at_most(seconds)
+
+    def drain(self) -> None:
+        """Read the end of an answer that is whole, if it is here already: then the connection is kept."""
+        self.read_some(READ_BYTES, DRAIN_SECONDS)
+
+    def _opened_body(self) -> Body:
+        if self._body is None:
+            self._body = Body(self.response.raw)
+        return self._body
+
     def close(self) -> None:
         """Close the connection, unless the body was read to its end: then it is kept for the next request."""
+        if self._body is not None:
+            self._body.be_patient_again()
         self.response.close()
 
     def __enter__(self) -> Answer:
@@ -183,100 +260,3 @@ class Answer:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-def _reader(raw: Any) -> Callable[[], bytes]:
-    """Return a function that waits for one `recv` and returns what it gave, decoded; b"" at the end."""
-    if hasattr(raw, "read1"):  # urllib3 2.2 on
-        return lambda: raw.read1(READ_BYTES, decode_content=True) or b""
-    return _LegacyReader(raw).read
-
-
-class _LegacyReader:
-    """The same for older urllib3, from the `http.client` response that it wraps."""
-
-    def __init__(self, raw: Any) -> None:
-        self._response: http.client.HTTPResponse = raw._fp
-        self._decoder = _decompressor(raw.headers.get("Content-Encoding", "").strip().lower())
-
-    def read(self) -> bytes:
-        while True:
-            data = self._response.read1(READ_BYTES)
-            if not data:
-                return self._end()
-            if self._decoder is None:
-                return data
-            decoded = self._decoder.decompress(data)
-            if decoded:
-                return bytes(decoded)
-
-    def _end(self) -> bytes:
-        missing = self._response.length  # what Content-Length promised and did not come
-        if missing:
-            raise UpstreamTruncated(f"expected {missing} more bytes from the upstream, got its end")
-        if self._decoder is not None and not self._decoder.eof:
-            raise UpstreamTruncated("expected the end of the compressed data, got the end of the connection")
-        return b""
-
-
-def _decompressor(coding: str) -> Any:
-    if coding in ("gzip", "x-gzip"):
-        return zlib.decompressobj(16 + zlib.MAX_WBITS)
-    if coding == "deflate":
-        return zlib.decompressobj()
-    if coding in ("", "identity"):
-        return None
-    raise UpstreamError(f"expected gzip, deflate or no coding from the upstream, got {coding!r}")
-
-
-@contextlib.contextmanager
-def _translated_errors(on_timeout: type[UpstreamError]) -> Iterator[None]:
-    """Turn what `requests`, `urllib3` and `http.client` raise into this kit's errors. The one place that does.
-
-    Their messages hold addresses and paths, which stay in the log as the `__cause__`.
-    """
-    try:
-        yield
-    except FlaskStreamError:
-        raise
-    except Exception as error:
-        translated = _translate(error, on_timeout)
-        if translated is None:
-            raise
-        raise translated from error
-
-
-_TIMEOUTS = (requests.Timeout, urllib3.exceptions.TimeoutError, socket.timeout)
-_TRUNCATIONS = (
-    requests.exceptions.ChunkedEncodingError,
-    urllib3.exceptions.ProtocolError,
-    http.client.IncompleteRead,
-    ConnectionError,
-)
-
-
-def _translate(error: Exception, on_timeout: type[UpstreamError]) -> UpstreamError | None:
-    chain = list(_causes(error))
-    if any(isinstance(cause, _TIMEOUTS) for cause in chain):
-        return on_timeout(f"no byte from the upstream in time ({type(error).__name__})")
-    before_head = on_timeout is UpstreamTimeout
-    if before_head and isinstance(error, requests.RequestException):
-        return UpstreamRefused(f"no answer from the upstream ({type(chain[-1]).__name__})")
-    if any(isinstance(cause, _TRUNCATIONS) for cause in chain):
-        return UpstreamTruncated(f"the upstream's body broke off ({type(error).__name__})")
-    if isinstance(error, (requests.RequestException, urllib3.exceptions.HTTPError, zlib.error, OSError)):
-        return UpstreamError(f"the upstream's body cannot be read ({type(error).__name__})")
-    return None
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and what is behind it: the libraries wrap one another's, as arguments or as causes."""
-    seen: set[int] = set()
-    waiting: list[Any] = [error]
-    while waiting:
-        cause = waiting.pop(0)
-        if not isinstance(cause, BaseException) or id(cause) in seen:
-            continue
-        seen.add(id(cause))
-        yield cause
-        waiting += [*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any, Iterator, Protocol
 
 from flaskstream.errors import FlaskStreamError, InvalidEvent
@@ -52,33 +54,32 @@ class EventWire:
         self._has_ids = False
 
     def items(self, source: Iterator[Any]) -> Iterator[Event]:
-        try:
-            for item in source:
-                event = as_event(item)
-                if event is not None:
-                    yield event
-        finally:
-            close = getattr(source, "close", None)
-            if close is not None:
-                close()
+        for item in source:
+            event = as_event(item)
+            if event is not None:
+                yield event
 
     def frame(self, item: Event) -> bytes:
         self._count += 1
         self._has_ids = self._has_ids or item.id is not None
-        if self._retry is not None and self._count == 1 and item.retry is None:
-            item = Event(item.data, item.event, item.id, self._retry)
-        return encode(item)
+        return self._block(item)
+
+    def _block(self, event: Event) -> bytes:
+        """Return an event's bytes, with the reconnection time in the first one's: alone it upsets some readers."""
+        retry, self._retry = self._retry, None
+        if retry is not None and event.retry is None:
+            event = replace(event, retry=retry)
+        return encode(event)
 
     def comment(self, text: str) -> bytes:
         return encode_comment(text, block=not self._has_ids)
 
     def done(self, stream_id: str) -> bytes:
         """End the answer with the only id of ours: a client that comes back with it needs no second answer."""
-        event = Event(to_json({"events": self._count}), "done", id=done_id(stream_id))
-        return encode(event)
+        return self._block(Event(to_json({"events": self._count}), "done", id=done_id(stream_id)))
 
     def failed(self, error: Exception, stream_id: str) -> bytes:
-        return encode(Event(to_json(describe(error, stream_id)), "error"))
+        return self._block(Event(to_json(describe(error, stream_id)), "error"))
 
 
 def as_event(item: Any) -> Event | None:
@@ -99,7 +100,7 @@ def as_event(item: Any) -> Event | None:
         return Event(item) if item else None
     if isinstance(item, (dict, list)):
         return Event(to_json(item))
-    if item is None or item == b"":
+    if item is None or (isinstance(item, bytes) and not item):
         return None
     raise TypeError(f"expected a str, dict, list or Event from the generator, got {type(item).__name__}: {item!r:.80}")
 
@@ -110,14 +111,14 @@ def describe(error: Exception, stream_id: str) -> dict[str, str]:
     return {"code": known.code, "message": known.message, "id": stream_id}
 
 
-_DONE = "done-"
+_DONE = re.compile("done-[0-9a-f]+")  # and no id of a user's own that begins in the same way
 
 
 def done_id(stream_id: str) -> str:
     """Return the id that the closing event carries."""
-    return _DONE + stream_id
+    return "done-" + stream_id
 
 
 def is_done_id(last_event_id: str) -> bool:
     """Tell whether a reconnecting client has had the whole answer: native `EventSource` comes back after every end."""
-    return last_event_id.startswith(_DONE)
+    return _DONE.fullmatch(last_event_id) is not None

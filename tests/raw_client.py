@@ -17,9 +17,13 @@ ROLE = 1
 class Connection:
     """One TCP connection. `reads` are (seconds of the monotonic clock, bytes) as they came."""
 
-    def __init__(self, url):
+    def __init__(self, url, receive_bytes=None):
         where = urlsplit(url)
-        self.socket = socket.create_connection((where.hostname, where.port), timeout=DEADLINE_SECONDS)
+        self.socket = socket.socket()
+        self.socket.settimeout(DEADLINE_SECONDS)
+        if receive_bytes:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.socket.connect((where.hostname, where.port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.reads = []
         self.ended = None  # "fin" or "reset"

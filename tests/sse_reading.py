@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Any, Iterable, Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from sse_reference import Read
 from sse_vectors import VECTORS, Outcome, Vector
@@ -14,7 +14,8 @@ from sse_vectors import VECTORS, Outcome, Vector
 from flaskstream.errors import EventTooLarge
 from flaskstream.sse import MAX_EVENT_BYTES, Decoder, Event
 
-anything = settings(deadline=None, max_examples=300)
+# No clock: a busy machine is no failure.
+anything = settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 
 
 def read(pieces: Iterable[Any], mode: str = "strict", max_event_bytes: int = MAX_EVENT_BYTES) -> Outcome:

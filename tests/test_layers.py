@@ -13,7 +13,7 @@ import pytest
 PACKAGE = pathlib.Path(__file__).parent.parent / "flaskstream"
 
 PURE = ("errors", "sse", "dialects", "wire")
-INPUT_OUTPUT = ("settings", "debug", "pump", "stream", "upstream", "relay")
+INPUT_OUTPUT = ("settings", "debug", "pump", "stream", "upstream_errors", "upstream_body", "upstream", "relay")
 FLASK = ("contexts", "unbuffered", "response", "blueprint")
 DOCTOR = ("doctor",)
 EDGES = ("app", "gunicorn_conf", "lab", "testing", "cli", "__main__", "__init__")

@@ -126,10 +126,10 @@ def wait_until_it_writes_no_more(model, script):
 
 
 def test_a_reset_waits_until_a_slow_reader_has_every_byte(model):
-    script = Script(name="late", tokens=20_000, interval_ms=0, framing="close")
+    script = Script(name="late", tokens=1000, interval_ms=0, framing="close")
     body = answer(script).body
     script = replace(script, reset_at=len(body))
-    with Connection(model.url) as connection:
+    with Connection(model.url, receive_bytes=4096) as connection:
         connection.send(chat(script.model))
         connection.read_until(b"\r\n\r\n")
         wait_until_it_writes_no_more(model, script.model)

@@ -68,8 +68,9 @@ def test_a_peer_that_stops_reading_and_leaves_is_noticed_too(model):
 
 def test_a_next_request_sent_early_does_not_hide_the_peers_end(model):
     with Connection(model.url) as connection:
-        connection.send(chat("early?silence_after=0", "X-A: 1") + chat("never?tokens=1", "X-A: 1"))
+        connection.send(chat("early?silence_after=0", "X-A: 1"))
         connection.read_until(TOKEN)
+        connection.send(chat("never?tokens=1", "X-A: 1"))
     assert logged(model, "early?silence_after=0")["ended"] == "peer_left"
 
 
@@ -108,6 +109,11 @@ def test_a_running_request_has_not_ended(model):
         assert entry["ended"] is entry["ended_at"] is None
 
 
+def test_a_model_that_is_no_text_does_not_spoil_the_log(model):
+    assert ask(model.url, "torn \ud800").head.startswith(b"HTTP/1.1 400 ")
+    assert logged(model, "torn \ud800")["ended"] == "complete"
+
+
 def refused(model, data):
     with Connection(model.url) as connection:
         connection.send(data)
@@ -121,6 +127,7 @@ def refused(model, data):
     [
         (request("POST", CHAT, b"{", CLOSE), 400, "expected JSON"),
         (request("POST", CHAT, b"[1]", CLOSE), 400, "expected a JSON object"),
+        (request("POST", CHAT, b"[" * 100_000, CLOSE), 400, "expected JSON"),
         (request("POST", CHAT, b'{"model":"tick"}', CLOSE), 400, "messages: expected a list"),
         (request("POST", CHAT, b'{"model":7,"messages":[]}', CLOSE), 400, "model: expected a text, got 7"),
         (chat("tick?tokns=1"), 400, "got 'tokns'"),

@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -74,6 +75,15 @@ def test_the_timelines_share_one_axis_in_seconds():
             "  ▁ to █: 1 to 24 tokens in a cell of 73 ms   · waiting   ─ silence   ✓ done",
         ]
     )
+
+
+def test_the_machine_line_is_wrapped_between_releases_only():
+    machine = "Linux x86_64, 2 cores, Python 3.11.7, flask 3.1.3, gunicorn 27.0.1, gevent 26.9.0, requests 2.34.2"
+    lines = text(replace(COMPARISON, machine=machine)).splitlines()
+    assert lines[1:3] == [
+        "Linux x86_64, 2 cores, Python 3.11.7, flask 3.1.3, gunicorn 27.0.1,",
+        "gevent 26.9.0, requests 2.34.2",
+    ]
 
 
 def test_silence_and_every_ending_look_different():

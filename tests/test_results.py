@@ -23,7 +23,15 @@ from made_runs import (
     streamed,
 )
 
-from flaskstream.lab.figures import FAULT_FIGURES, MODE_FIGURES, debug_words, notes, seconds_text, whole_words
+from flaskstream.lab.figures import (
+    FAULT_FIGURES,
+    MODE_FIGURES,
+    debug_words,
+    notes,
+    seconds_text,
+    whole_text,
+    whole_words,
+)
 from flaskstream.lab.judge import complaints, flows, signs_of_holding
 from flaskstream.lab.timeline import Axis, cells, silences
 
@@ -87,6 +95,7 @@ def test_gaps_are_those_within_a_client_and_never_between_clients():
 def test_bursts_are_the_median_over_the_clients():
     assert server("x", lump(1.0), lump(1.0), streamed()).bursts == 1
     assert server("x", lump(1.0), streamed(), streamed()).bursts == TOKENS
+    assert server("x", lump(1.0), streamed()).bursts == 1
     assert server("x").bursts == 0
 
 
@@ -103,7 +112,8 @@ def test_every_client_has_exactly_one_outcome():
         ((), 0, "unmeasured", "not measured"),
         ((), 7, "never", "never: 7 missing"),
         ((0.0003, 0.0004, 0.0003), 0, "live", "live, 0.3 ms after the event"),
-        ((0.0003, 0.2, 0.0003), 0, "live", "live, 0.3 ms after the event"),
+        ((0.0003, 0.59, 0.0003), 0, "live", "live, 0.3 ms after the event"),
+        ((0.0003, 0.61, 0.0003), 0, "late", "up to 610 ms late"),
         ((0.0003,), 2, "live", "live, 0.3 ms after the event; 2 missing"),
         ((0.2, 0.3, 0.4), 0, "late", "up to 400 ms late"),
         ((2.0, 0.01, 0.06), 0, "late", "up to 2.00 s late"),
@@ -169,6 +179,10 @@ def test_one_bad_client_among_good_ones_is_enough_to_complain():
             server("x", streamed(), streamed(tokens=20), streamed(tokens=20)),
             ("x: of 3 clients, 2 were told `done` with tokens missing.",),
         ),
+        (
+            server("x", streamed(), streamed(ended="cut"), streamed(tokens=20)),
+            ("x: of 3 clients, 1 was cut off, 1 was told `done` with tokens missing.",),
+        ),
         (server("x", streamed(), streamed(ended="left")), ()),
         (server("x", streamed(), debug_lags=(0.59,)), ()),
         (server("x", streamed(), debug_lags=(0.61,)), ("x: debug lines came out up to 610 ms after their events.",)),
@@ -191,6 +205,10 @@ def test_a_server_that_answers_nobody_proves_nothing(dead, got):
     assert signs_of_holding(run) == ()
     assert complaints(run) == (f"broken: no client got {got}, so nothing was measured.",)
     assert not compare(FIXED, run).verdict.ok
+
+
+def test_a_redirect_is_no_answer():
+    assert server("x", client((), status=302), client((), status=199), streamed()).answered == 1
 
 
 def test_colour_follows_each_client_whether_or_not_its_answer_was_whole():
@@ -273,11 +291,36 @@ def test_whole_answers_are_counted_and_the_others_named():
     assert whole_words(FIXED) == "4 of 4"
 
 
+@pytest.mark.parametrize(
+    ("clients", "said"),
+    [
+        ([streamed(), streamed()], "2 of 2"),
+        ([streamed(), streamed(ended="cut")], "1 of 2"),
+        ([streamed(ended="cut"), streamed(ended="error")], "0 of 2"),
+        ([streamed(ended="error")] * 4, "4 error"),
+        ([streamed(ended="left")] * 4, "4 left"),
+        ([streamed(tokens=10)] * 4, "4 short"),
+        ([NO_ANSWER] * 16, "16 silent"),
+        ([], "0 of 0"),
+    ],
+)
+def test_answers_that_all_ended_alike_are_named(clients, said):
+    assert whole_text(server("x", *clients)) == said
+
+
+def test_half_an_answer_that_looks_whole_is_worse_than_an_error():
+    whole = FAULT_FIGURES[4]
+    error, feigned = server("fixed", streamed(tokens=9, ended="error")), server("x", streamed(tokens=9))
+    assert whole.worse(feigned, error)
+    assert not whole.worse(error, feigned)
+
+
 def test_a_figure_is_worse_only_beyond_the_noise_and_in_the_bad_direction():
     first = FAULT_FIGURES[0]
     control = server("fixed", streamed(0.05))
-    assert first.worse(server("x", streamed(0.11)), control)
-    assert not first.worse(server("x", streamed(0.09)), control)
+    assert first.worse(server("x", streamed(0.08)), control)
+    assert not first.worse(server("x", streamed(0.07)), control)
+    assert not first.worse(server("x", streamed(0.42)), server("fixed", streamed(0.30)))
     assert first.worse(server("x", client((), "cut")), control)
     assert first.differs(control, server("x", streamed(0.5)))
     assert not first.worse(control, server("x", streamed(0.5)))

@@ -118,7 +118,7 @@ def test_a_line_in_single_bytes_takes_time_in_proportion() -> None:
 
 
 def test_many_lines_of_one_event_take_time_in_proportion() -> None:
-    assert_linear(lambda size: decode_in_pieces(b"data: x\n" * (size // 8) + b"\n", 1), 60_000)
+    assert_linear(lambda size: decode_in_pieces(b"data: x\n" * (size // 8) + b"\n", 1000), 300_000)
 
 
 def test_many_events_take_time_in_proportion() -> None:
@@ -138,4 +138,4 @@ def test_searching_for_the_end_of_blocks_takes_time_in_proportion() -> None:
             buffer += b"x" * 100
             assert end_of_blocks(buffer, searched) == 0
 
-    assert_linear(relay, 1_250_000)
+    assert_linear(relay, 300_000)

@@ -25,6 +25,7 @@ def test_an_event_is_frozen_hashable_and_equal_by_what_it_says() -> None:
     built = Event("d", "e", "7", 5)
     assert decoded == built
     assert hash(decoded) == hash(built)
+    assert vars(decoded) == vars(dataclasses.replace(built, last_event_id="7"))
     assert repr(decoded) == "Event(data='d', event='e', id='7', retry=5, last_event_id='7')"
     assert dataclasses.replace(decoded, data="x") == Event("x", "e", "7", 5)
     with pytest.raises(dataclasses.FrozenInstanceError):

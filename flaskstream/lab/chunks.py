@@ -48,7 +48,8 @@ def error_object(status: int, message: str, param: str | None = None) -> dict[st
 
 def to_json(value: object) -> bytes:
     """JSON as OpenAI writes it: no spaces, and UTF-8 as it is, so that a cut may fall inside a character."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace")  # a lone surrogate of the client's: JSON's own escape of it
 
 
 def thinking(script: Script) -> float:

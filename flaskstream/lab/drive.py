@@ -1,53 +1,57 @@
-"""Several clients at once against one server: each notes when every token was whole at its socket."""
+"""Several clients at once against one server: each notes when every piece of its answer was whole at its socket."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Iterator, Sequence
+from typing import Any, Callable, Sequence, TypeVar
 
 from flaskstream.doctor.measure import Exchange, Request, Timed, open_exchange
-from flaskstream.lab.runs import ClientRun
+from flaskstream.lab.pace import Pieces
 
 SILENCE_SECONDS = 30.0
-"""A client that hears nothing for so long gives up: longer than any queue of a comparison, shorter than patience."""
+"""A client that hears nothing for so long gives up: the patience of a person, and of many a proxy."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Driven:
-    """What one client saw.
+    """What one client saw. Times are seconds after its request left.
 
     Attributes:
-        run: its stream.
-        events: how many token events came; several tokens may come in one.
-        began_at: when it began, in seconds since the epoch.
-        ended_at: when it ended, on the same clock.
+        status: the HTTP status; `None`: no answer.
+        headers: of the answer.
+        pieces: each token event: when it was whole, and the length of its text.
+        ended: one of `flaskstream.lab.runs.ENDINGS`.
+        ended_at: when.
+        code: of the `event: error`, or the HTTP status of an error.
+        sent_at: when its request left, after the first client of the drive began.
+        began_at, gone_at: of the client, in seconds since the epoch.
     """
 
-    run: ClientRun
-    events: int
-    began_at: float
+    status: int | None
+    headers: tuple[tuple[str, str], ...]
+    pieces: Pieces
+    ended: str
     ended_at: float
+    code: str | None
+    sent_at: float
+    began_at: float
+    gone_at: float
 
 
-def drive(
-    url: str,
-    payload: Any,
-    clients: int,
-    tokens: Sequence[str] | None = None,
-    leave_after: int | None = None,
-) -> tuple[Driven, ...]:
-    """Have so many clients POST the payload at once, and return what each saw when all have ended.
+def drive(url: str, payload: Any, clients: int, leave_after: int | None = None) -> tuple[Driven, ...]:
+    """Have so many clients POST the payload at once; return what each saw when all have ended, the fastest first.
 
     Args:
         url: of a route that answers with `{"t": ...}` events.
         payload: sent as JSON.
         clients: how many.
-        tokens: the tokens that are expected, in order, so that each is timed also where several come in one event;
-            `None`: they are not known, and every event counts as one.
-        leave_after: each client goes after so many tokens; `None`: it stays.
+        leave_after: each client goes after so many events; `None`: it stays.
     """
     request = Request(
         url,
@@ -61,72 +65,80 @@ def drive(
         timeout=SILENCE_SECONDS,
     )
     together = threading.Barrier(clients)
-    seen: list[Driven] = []
     origin = time.monotonic()
 
-    def be_a_client() -> None:
+    def be_a_client() -> Driven:
         together.wait()
-        seen.append(_one_client(request, origin, tokens, leave_after))
+        return _one_client(request, origin, leave_after)
 
-    threads = [threading.Thread(target=be_a_client, daemon=True) for _ in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return tuple(sorted(seen, key=lambda driven: driven.run.arrivals[:1] or (float("inf"),)))
+    return tuple(sorted(at_once([be_a_client] * clients), key=_first_piece_at))
 
 
-def _one_client(request: Request, origin: float, tokens: Sequence[str] | None, leave_after: int | None) -> Driven:
+def at_once(jobs: Sequence[Callable[[], T]]) -> list[T]:
+    """Call each job in a thread of its own, and return what they returned, in the order of the jobs.
+
+    Ctrl-C ends the waiting. The threads do not keep the process alive.
+
+    Raises:
+        Exception: what a job raised; of several, the first job's.
+    """
+    futures: list[Future[T]] = [Future() for _ in jobs]
+    for job, future in zip(jobs, futures):
+        threading.Thread(target=_fulfil, args=(future, job), daemon=True).start()
+    return [future.result() for future in futures]
+
+
+def _fulfil(future: Future[T], job: Callable[[], T]) -> None:
+    try:
+        future.set_result(job())
+    except BaseException as error:
+        future.set_exception(error)
+
+
+def _first_piece_at(driven: Driven) -> float:
+    return driven.pieces[0][0] if driven.pieces else float("inf")
+
+
+def _one_client(request: Request, origin: float, leave_after: int | None) -> Driven:
     began_at = time.time()
-    watch = _Watch(tokens)
+    watch = _Watch()
     with open_exchange(request) as exchange:
         for timed in exchange.events():
             watch.note(timed)
-            if watch.ended or (leave_after is not None and len(watch.arrivals) >= leave_after):
+            if watch.ended or len(watch.pieces) == leave_after:
                 break
         else:
             watch.note_end_without_word(exchange)
-    sent_at, ended_at = exchange.sent_at, exchange.ended_at or time.monotonic()
-    run = ClientRun(
+    sent_at, ended_at = exchange.sent_at, watch.ended_at or exchange.ended_at or time.monotonic()
+    return Driven(
         status=exchange.status,
-        sent_at=sent_at - origin,
-        arrivals=tuple(at - sent_at for at in watch.arrivals),
-        ended=watch.ended or "left",
-        ended_at=(watch.ended_at or ended_at) - sent_at,
-        code=watch.code,
         headers=exchange.headers,
+        pieces=tuple((at - sent_at, length) for at, length in watch.pieces),
+        ended=watch.ended or "left",
+        ended_at=ended_at - sent_at,
+        code=watch.code,
+        sent_at=sent_at - origin,
+        began_at=began_at,
+        gone_at=time.time(),
     )
-    return Driven(run, watch.events, began_at, time.time())
 
 
 class _Watch:
     """Follows the events of one client."""
 
-    def __init__(self, tokens: Sequence[str] | None) -> None:
-        self._ends = None if tokens is None else list(_ends_of(tokens))
-        self._length = 0
-        self.arrivals: list[float] = []
-        self.events = 0
+    def __init__(self) -> None:
+        self.pieces: list[tuple[float, int]] = []
         self.ended = ""
         self.ended_at: float | None = None
         self.code: str | None = None
 
     def note(self, timed: Timed) -> None:
         if timed.event.event == "message":
-            self._note_text(timed.event.json().get("t", ""), timed.at)
+            self.pieces.append((timed.at, len(timed.event.json().get("t", ""))))
         elif timed.event.event in ("done", "error"):
             self.ended, self.ended_at = timed.event.event, timed.at
             if self.ended == "error":
                 self.code = timed.event.json().get("code")
-
-    def _note_text(self, text: str, at: float) -> None:
-        self.events += 1
-        self._length += len(text)
-        if self._ends is None:
-            self.arrivals.append(at)
-            return
-        while len(self.arrivals) < len(self._ends) and self._ends[len(self.arrivals)] <= self._length:
-            self.arrivals.append(at)
 
     def note_end_without_word(self, exchange: Exchange) -> None:
         if exchange.status is None:
@@ -136,11 +148,3 @@ class _Watch:
         else:
             self.ended = "cut"
         self.ended_at = exchange.ended_at
-
-
-def _ends_of(tokens: Sequence[str]) -> Iterator[int]:
-    """Yield, for each token, how long the text is when it is there."""
-    length = 0
-    for token in tokens:
-        length += len(token)
-        yield length

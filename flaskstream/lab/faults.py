@@ -209,7 +209,7 @@ def active_faults(names: Iterable[str]) -> tuple[Fault, ...]:
     names = tuple(names) or tuple(fault.name for fault in _TABLE if fault.is_usual)
     for name in names:
         if name not in FAULTS and name != NO_FAULT:
-            raise InvalidSetting(f"expected names of faults ({', '.join(FAULTS)}, {NO_FAULT}), got {name!r}")
+            raise InvalidSetting(f"faults: expected names among {', '.join(FAULTS)}, {NO_FAULT}; got {name!r}")
     return tuple(FAULTS[name] for name in names if name != NO_FAULT)
 
 

@@ -55,7 +55,7 @@ class Figure:
 def _time_figure(
     label: str, read: Callable[[ServerRun], float | None], text: Callable[[ServerRun], str] | None = None
 ) -> Figure:
-    """Two times differ if half an interval and a factor of two lie between them."""
+    """Two times differ if half an interval and a factor of one and a half lie between them."""
 
     def badness(run: ServerRun) -> float:
         time = read(run)
@@ -63,13 +63,17 @@ def _time_figure(
 
     def differs(run: ServerRun, control: ServerRun) -> bool:
         small, large = sorted((badness(run), badness(control)))
-        return small != large and large - small > run.interval / 2 and large >= 2 * small
+        return small != large and large - small > run.interval / 2 and large >= 1.5 * small
 
     return Figure(label, text or (lambda run: seconds_text(read(run))), badness, differs)
 
 
 def _bursts_differ(run: ServerRun, control: ServerRun) -> bool:
     return abs(run.bursts - control.bursts) > max(run.tokens, control.tokens) / 5
+
+
+def _wholes_badness(run: ServerRun) -> float:
+    return run.looked_whole - run.complete  # an error is better than half an answer that looks whole
 
 
 def _wholes_differ(run: ServerRun, control: ServerRun) -> bool:
@@ -100,9 +104,17 @@ def slowest_words(run: ServerRun) -> str:
 
 
 def whole_text(run: ServerRun) -> str:
-    if run.left and run.left == len(run.clients):
-        return f"{run.left} left"
+    """Say how many answers were whole, or the one way in which all others ended; at most eight letters."""
+    short = {_outcome_or_ending(run, client) for client in run.clients}
+    if len(short) == 1 and not run.complete:
+        return f"{len(run.clients)} {short.pop()}"
     return f"{run.complete} of {len(run.clients)}"
+
+
+def _outcome_or_ending(run: ServerRun, client: ClientRun) -> str:
+    if run.outcome_of(client) == "looked_whole":
+        return "short"
+    return "silent" if client.ended == "unreachable" else client.ended
 
 
 def whole_words(run: ServerRun) -> str:
@@ -157,7 +169,7 @@ MODE_FIGURES = (
     Figure("arrived in", bursts_words, lambda run: -run.bursts, _bursts_differ),
     _time_figure("median gap", lambda run: run.median_gap),
     _time_figure("largest gap", lambda run: run.largest_gap),
-    Figure("whole answers", whole_words, lambda run: -run.complete, _wholes_differ),
+    Figure("whole answers", whole_words, _wholes_badness, _wholes_differ),
     Figure("debug lines", debug_words, _debug_badness, _debug_differs),
 )
 """What is said of the two modes, in whole words."""
@@ -167,7 +179,7 @@ FAULT_FIGURES = (
     _time_figure("slowest", lambda run: run.slowest_first_token, slowest_text),
     Figure("bursts", lambda run: str(run.bursts), lambda run: -run.bursts, _bursts_differ),
     _time_figure("largest gap", lambda run: run.largest_gap),
-    Figure("whole", whole_text, lambda run: -run.complete, _wholes_differ),
+    Figure("whole", whole_text, _wholes_badness, _wholes_differ),
     Figure("debug lag", debug_text, _debug_badness, _debug_differs),
 )
 """What is said of one fault, as short as it goes."""

@@ -23,6 +23,8 @@ from flaskstream.settings import PREFIX
 _NOT_INHERITED = ("PYTHONUNBUFFERED", "GUNICORN_CMD_ARGS", "WEB_CONCURRENCY", "GUNICORN_FD")
 """What would change the server behind our back; the first hides every print that is not flushed."""
 
+_GUNICORN = (sys.executable, "-m", "flaskstream.lab.leash", "gunicorn")
+
 _DEBUG_LINE = re.compile(rb"(\S+)Z flaskstream stream=(\w+) event=(\d+) ")
 _BACKLOG = 128
 
@@ -48,7 +50,7 @@ class GunicornProcess:
     """A gunicorn on a free port of 127.0.0.1, from construction until `close()`.
 
     The port is bound here and inherited, so nobody else can take it in between, and it refuses connections as soon as
-    gunicorn is gone.
+    gunicorn is gone. It ends with this process too, however that ends: see `flaskstream.lab.leash`.
 
     Args:
         settings: `FLASKSTREAM_` variables by their names without the prefix; those of this process are not inherited.
@@ -73,8 +75,8 @@ class GunicornProcess:
             self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             bind = ("--bind", f"fd://{listener.fileno()}")
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "gunicorn", "-c", config, *bind, "--workers", "1", *arguments, app],
-                stdin=subprocess.DEVNULL,
+                [*_GUNICORN, "-c", config, *bind, "--workers", "1", *arguments, app],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 env=_environment(settings or {}),
@@ -145,14 +147,19 @@ class GunicornProcess:
             self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             pass
+        self.kill()
+
+    def kill(self) -> None:
+        """End it with all its workers at once, whatever they are doing, and read its stdout to the end."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)  # also workers that outlived their master
         except ProcessLookupError:
             pass
         self._process.wait()
         self._listening.join()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
         if not self._stderr.closed:
             self._log = self.errors()
             self._stderr.close()
@@ -160,8 +167,11 @@ class GunicornProcess:
     def __enter__(self) -> GunicornProcess:
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:  # Ctrl-C, for example: nobody wants to wait for answers that nobody reads
+            self.kill()
 
 
 def _environment(settings: Mapping[str, str]) -> dict[str, str]:
@@ -171,10 +181,6 @@ def _environment(settings: Mapping[str, str]) -> dict[str, str]:
         if name not in _NOT_INHERITED and not name.startswith(PREFIX)
     }
     return {**inherited, **{PREFIX + name.upper(): value for name, value in settings.items()}}
-
-
-def _debug_line(came_at: float, match: re.Match[bytes]) -> DebugLine:
-    return DebugLine(_epoch(match[1]), came_at, match[2].decode(), int(match[3]))
 
 
 def _epoch(text: bytes) -> float:

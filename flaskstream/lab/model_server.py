@@ -183,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._read_body(int(length))
         try:
             value = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _BadRequest(400, f"The body: expected JSON, got {len(body)} bytes that are none.") from error
         if not isinstance(value, dict):
             raise _BadRequest(400, "The body: expected a JSON object.")

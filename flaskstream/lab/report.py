@@ -38,7 +38,8 @@ def text_report(comparison: Comparison, *, color: bool, width: int, unicode: boo
 def _opening(comparison: Comparison, look: Look) -> list[str]:
     fixed, broken = comparison.fixed, comparison.broken
     lines = [look.paint("title", "flaskstream compare") + f"  {run_words(fixed)}"]
-    lines += [look.paint("quiet", line) for line in look.wrap(comparison.machine)]
+    machine = comparison.machine.replace(" ", "\xa0").replace(",\xa0", ", ")  # wraps between releases only
+    lines += [look.paint("quiet", line) for line in look.wrap(machine)]
     if broken.faults:
         faults = f"broken = {', '.join(broken.faults)}"
         lines += [look.paint("quiet", line) for line in look.wrap(faults, hanging=" " * len("broken = "))]

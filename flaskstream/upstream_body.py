@@ -1,0 +1,98 @@
+"""Read what is there, never wait for more.
+
+Every usual way of reading with `requests` (`iter_content`, `iter_lines`, `raw.stream`) waits for a full block, or for
+the end, when the upstream does not use the chunked coding. `read1` returns what one `recv` gave, in all framings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import Any, Callable
+
+from flaskstream.errors import UpstreamError, UpstreamTruncated
+
+READ_BYTES = 64 * 1024
+"""At most this much is taken at once: what one `recv` of a fast upstream gives; no read waits to fill it."""
+
+
+class Body:
+    """The body of a `urllib3` response.
+
+    Args:
+        raw: the response; `response.raw` of `requests` with `stream=True`.
+
+    Attributes:
+        read: waits for one `recv` and returns what it gave, decompressed; b"" at the end.
+    """
+
+    def __init__(self, raw: Any) -> None:
+        _check_coding(raw)
+        self._socket = _socket_of(raw)
+        self._patience = self._socket.gettimeout() if self._socket is not None else None
+        self.read: Callable[[], bytes]
+        if hasattr(raw, "read1"):  # urllib3 2.2 on
+            self.read = lambda: raw.read1(READ_BYTES, decode_content=True) or b""
+        else:
+            self.read = _LegacyReader(raw).read
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Have each read from now on wait no longer than this, and never longer than before."""
+        self._set_timeout(seconds if self._patience is None else min(seconds, self._patience))
+
+    def be_patient_again(self) -> None:
+        """Undo `wait_at_most`, for the connection's next request."""
+        self._set_timeout(self._patience)
+
+    def _set_timeout(self, seconds: float | None) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # it is closed
+                self._socket.settimeout(seconds)
+
+
+class _LegacyReader:
+    """`read1` for older urllib3, by the `http.client` response and the decoder that it wraps."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self._response = raw._fp
+        raw._init_decoder()
+
+    def read(self) -> bytes:
+        data = self._read_coded()
+        while data:
+            decoded: bytes = self._raw._decode(data, decode_content=True, flush_decoder=False)
+            if decoded:
+                return decoded
+            data = self._read_coded()
+        return b""
+
+    def _read_coded(self) -> bytes:
+        data: bytes = self._response.read1(READ_BYTES)
+        missing = getattr(self._response, "length", None)  # of what Content-Length promised
+        if data:
+            if missing == 0:
+                self._response.close()  # Python before 3.12 leaves that to a read that finds nothing
+            return data
+        if missing:
+            raise UpstreamTruncated(f"expected {missing} more bytes from the upstream, got its end")
+        self._raw.release_conn()
+        return b""
+
+
+def _check_coding(raw: Any) -> None:
+    """urllib3 hands on what it cannot decompress as it is."""
+    known = ("", "identity", *raw.CONTENT_DECODERS)
+    codings = raw.headers.get("Content-Encoding", "").lower().split(",")
+    if any(coding.strip() not in known for coding in codings):
+        raise UpstreamError(f"expected identity or one of {', '.join(known[2:])} from the upstream, got {codings!r}")
+
+
+def _socket_of(raw: Any) -> socket.socket | None:
+    """Return the socket below; `None` where the layers are not the usual ones: then its timeout stays as it is.
+
+    urllib3 knows it as well, but not for a body that ends with its connection.
+    """
+    file = getattr(getattr(raw, "_fp", None), "fp", None)
+    found = getattr(getattr(file, "raw", None), "_sock", None)
+    return found if hasattr(found, "settimeout") else None
