@@ -55,8 +55,6 @@ class Carrier:
             result = self._context.run(ensure_sync(view) if ensure_sync else view, *args, **kwargs)
         finally:
             self._show_outside()
-        for variable, token in self._flask_tokens:
-            self._context.run(variable.reset, token)
         if self._keep_request:
             self._app_context = _copy_of_app_context(self._app)
             self._request_context = _copy_of_request_context()
@@ -68,12 +66,30 @@ class Carrier:
             if variable.get(None) is not value:
                 variable.set(value)
 
+    def refuse_held(self, items: Iterator[Any]) -> None:
+        """Refuse a generator in `stream_with_context`: it holds the view's own context, and would pop it elsewhere.
+
+        Raises:
+            TypeError: it is one.
+        """
+        if getattr(getattr(items, "gi_code", None), "co_filename", None) == stream_with_context.__code__.co_filename:
+            self._context.run(items.close)  # type: ignore[attr-defined]
+            raise TypeError(
+                "expected a plain generator from the view, got one in stream_with_context(): leave that out, the"
+                " context is kept without it"
+            )
+
     def run(self, function: Callable[[], None]) -> None:
         """Call the function, in whatever thread this is, in the contexts of the request."""
-        self._context.run(self._run_with_request if self._keep_request else _call, function)
+        self._context.run(self._run, function)
 
-    def _run_with_request(self, function: Callable[[], None]) -> None:
-        with self._app_context, self._request_context:
+    def _run(self, function: Callable[[], None]) -> None:
+        for variable, token in self._flask_tokens:
+            variable.reset(token)
+        if self._keep_request:
+            with self._app_context, self._request_context:
+                function()
+        else:
             function()
 
     def hold(self, items: Iterator[Any]) -> Iterator[Any]:
@@ -85,10 +101,6 @@ class Carrier:
         if not self._keep_request:
             return items
         return stream_with_context(_watch_session(items, _session_of(self._request_context)))
-
-
-def _call(function: Callable[[], None]) -> None:
-    function()
 
 
 class _SameRequest(RequestContext):

@@ -13,8 +13,9 @@ from flask import Response, after_this_request, current_app, jsonify, request
 
 from flaskstream.contexts import Carrier
 from flaskstream.debug import DebugPrinter
-from flaskstream.errors import FlaskStreamError, InvalidSetting, UpstreamStatus
+from flaskstream.errors import FlaskStreamError, InvalidEvent, InvalidSetting, UpstreamStatus
 from flaskstream.pump import Pump
+from flaskstream.sse import Event
 from flaskstream.stream import Stream, StreamReport
 from flaskstream.unbuffered import STREAM_HEADERS, response_class
 from flaskstream.wire import EventWire, Wire, describe, is_done_id
@@ -33,7 +34,10 @@ class StreamOptions:
             (the shortest common limit is 30 s) and a client that has gone is noticed; 0: never.
         status_grace: seconds for which the first event is awaited before the 200 goes out: a failure in that time is
             a real HTTP status. After it a first comment is sent instead. 0: the 200 goes out at once.
-        keep_context: keep `request`, `session` and `g` available in the generator (`stream_with_context`).
+        keep_context: keep `request`, `session` and `g` available in the generator (`stream_with_context`). `g` holds
+            what the view and its hooks have put there, without what can be closed, such as a connection to a
+            database: the end of the view closes that. The generator makes its own, and when it has ended the teardown
+            functions run a second time, for that. `False`: it runs outside of Flask, and pins nothing.
         retry: how long a client waits before it reconnects, in milliseconds; `None`: its own default.
         charset: send `text/event-stream; charset=utf-8`. Some proxies stream only the bare type, which is UTF-8
             by definition; clients that guess an encoding from the header (requests) want the long one.
@@ -54,6 +58,10 @@ class StreamOptions:
             seconds = getattr(self, name)
             if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < float("inf"):
                 raise InvalidSetting(f"{name}: expected seconds (0 or more), got {seconds!r}")
+        try:
+            Event("-", retry=self.retry)
+        except InvalidEvent as error:
+            raise InvalidSetting(str(error)) from None
 
     @property
     def content_type(self) -> str:
@@ -119,6 +127,7 @@ def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions) 
         raise TypeError(f"expected a generator from the view, got an async one ({items!r}): WSGI has no event loop")
     if not hasattr(items, "__next__"):
         return result
+    carrier.refuse_held(items)
     pump = Pump(items, prepare=lambda source: carrier.hold(wire.items(source)), run=carrier.run)
     stream = Stream(
         pump,

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import re
 import shlex
+import signal
 from urllib.parse import urlsplit
 
 import click
@@ -232,7 +233,8 @@ def test_the_usual_mistakes_of_the_broken_mode_are_named():
 
 def test_the_exit_codes_are_those_of_compare():
     rows = [row for row in README.rows("Broken and fixed, by hand") if row[0].isdigit()]
-    codes = [0, cli.EXIT_NOT_SHOWN, click.UsageError.exit_code, cli.EXIT_NOT_MEASURED]
+    ctrl_c = cli.EXIT_SIGNAL + signal.SIGINT
+    codes = [0, cli.EXIT_NOT_SHOWN, click.UsageError.exit_code, cli.EXIT_NOT_MEASURED, ctrl_c]
     assert [int(row[0]) for row in rows] == codes
 
 

@@ -174,6 +174,32 @@ def test_colour_tells_streams_from_lumps():
     assert "\x1b[31m█\x1b[0m\x1b[32m✓" in coloured
 
 
+def red(coloured):
+    return re.findall("\x1b\\[31m(.*?)\x1b\\[0m", coloured)
+
+
+def test_red_marks_what_is_worse_than_fixed_and_what_failed():
+    found = [words.strip() for words in red(text(COMPARISON, color=True))]
+    assert {"3.02 s", "4.84 s", "1 burst", "only at exit, 5.20 s late", "█", "1.21 s", "1", "3 missing"} == set(found)
+    failed = red(text(ODD["sixteen clients and every ending"], color=True))
+    assert {"✗", "▄!"} < set(failed)
+    assert "✗ Fixed does not stream." in red(text(compare(server("fixed", lump(1.2)), BROKEN), color=True))
+
+
+def test_a_long_figure_is_wrapped_inside_its_column():
+    drawn = text(ODD["sixteen clients and every ending"])
+    assert part(drawn, "  whole answers", "\n  debug lines").splitlines() == [
+        "  whole answers   16 of 16                       12 of 16, 1 cut, 1 error",
+        "                                                 (upstream_truncated), 1 done",
+        "                                                 too soon, 1 left",
+    ]
+
+
+def test_a_single_client_is_not_at_once():
+    assert text(ODD["one client"]).startswith("flaskstream compare  1 client, 24 tokens each, one every 50 ms\n")
+    assert text(COMPARISON).startswith("flaskstream compare  4 clients at once, 24 tokens each, one every 50 ms\n")
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_without_unicode_nothing_but_ascii_comes_out(name):
     assert text(ALL[name], unicode=False).isascii()
@@ -352,6 +378,35 @@ def test_tokens_that_come_one_by_one_are_dots_and_a_lump_is_one_with_its_number(
     steps = [later - earlier for earlier, later in zip(places, places[1:])]
     assert steps == pytest.approx([steps[0]] * 3, abs=0.05)
     assert max(float(dot["cx"][:-1]) for dot in one_by_one) == pytest.approx(places[0], abs=2)
+
+
+def test_each_client_has_a_row_of_its_own_above_the_axis():
+    page = Page(html_report(compare(FIXED, BROKEN)))
+    height = float(next(svg["height"] for svg in page.all("svg") if "role" in svg))
+    rows = sorted({float(dot["cy"]) for dot in page.all("circle") if "%" in dot["cx"]})
+    axis = float(next(line["y1"] for line in page.all("line") if line["class"] == "axis"))
+    assert len(rows) == 4
+    assert rows[0] >= 10
+    assert min(lower - upper for upper, lower in zip(rows, rows[1:])) >= 20
+    assert rows[-1] + 10 <= axis <= height - 20
+
+
+def test_an_end_mark_stands_clear_of_the_dot_before_it():
+    markup = html_report(compare(FIXED, BROKEN))
+    shifts = {float(shift) for shift in re.findall(r"translate\(([\d.]+) 0\)", markup)}
+    assert shifts == {9.6, 17.0}
+
+
+def test_a_fault_is_drawn_by_the_client_that_waited_longest():
+    faulty = server("sync_worker", streamed(0.05), streamed(2.5), streamed(1.25))
+    said = Page(html_report(compare(FIXED, BROKEN, fault("sync_worker", faulty)))).said
+    assert "with it: first token after 2.50 s, 24 of 24 in 24 bursts, done after" in said
+    assert "without: first token after 61 ms" in said
+
+
+def test_the_headings_tell_which_mode_streams():
+    heads = [attrs["class"] for attrs in Page(html_report(compare(FIXED, BROKEN))).all("b")]
+    assert heads == ["good", "bad"]
 
 
 def test_silence_is_drawn_between_the_tokens_around_it():

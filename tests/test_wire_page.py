@@ -99,7 +99,7 @@ def test_the_api_s_own_route_ends_with_the_api_s_own_error_and_a_cut(url):
 REQUESTS = {
     "a question": lambda url: get(url + "/model/chat?q=hello"),
     "`HEAD`": lambda url: get(url + "/absent/chat?q=hello", "HEAD"),
-    "a `Last-Event-ID` that begins with `done-`": lambda url: get(url + "/absent/chat?q=hello", Last_Event_ID="done-1"),
+    "the `Last-Event-ID` of a closing event": lambda url: get(url + "/absent/chat?q=hello", Last_Event_ID="done-1f"),
     "no question, or no JSON object": lambda url: post(url + "/model/v1/chat/completions", "[]"),
     "the upstream answers 429": lambda url: ask(url, "status=429&retry_after=7"),
     "the upstream redirects, or sends a page": lambda url: get(url + "/redirecting/chat?q=hello"),

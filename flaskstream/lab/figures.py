@@ -55,7 +55,7 @@ class Figure:
 def _time_figure(
     label: str, read: Callable[[ServerRun], float | None], text: Callable[[ServerRun], str] | None = None
 ) -> Figure:
-    """Two times differ if half an interval and a factor of one and a half lie between them."""
+    """Two times differ if most of an interval and a factor of one and a half lie between them."""
 
     def badness(run: ServerRun) -> float:
         time = read(run)
@@ -63,7 +63,7 @@ def _time_figure(
 
     def differs(run: ServerRun, control: ServerRun) -> bool:
         small, large = sorted((badness(run), badness(control)))
-        return small != large and large - small > run.interval / 2 and large >= 1.5 * small
+        return small != large and large - small > run.interval * 0.8 and large >= 1.5 * small
 
     return Figure(label, text or (lambda run: seconds_text(read(run))), badness, differs)
 
@@ -138,9 +138,13 @@ def bursts_words(run: ServerRun) -> str:
 
 
 def debug_text(run: ServerRun) -> str:
-    """Say in one figure how late the debug lines were."""
+    """Say in one figure how late the debug lines were, or how many are missing."""
     if run.debug_timing in ("unmeasured", "never"):
         return {"unmeasured": "-", "never": "never"}[run.debug_timing]
+    return f"{run.debug_missing} missing" if run.debug_missing else _lag_text(run)
+
+
+def _lag_text(run: ServerRun) -> str:
     return seconds_text(run.median_debug_lag if run.debug_timing == "live" else run.largest_debug_lag)
 
 
@@ -149,9 +153,9 @@ def debug_words(run: ServerRun) -> str:
     said = {
         "unmeasured": "not measured",
         "never": f"never: {run.debug_missing} missing",
-        "live": f"live, {debug_text(run)} after the event",
-        "late": f"up to {debug_text(run)} late",
-        "at_exit": f"only at exit, {debug_text(run)} late",
+        "live": f"live, {_lag_text(run)} after the event",
+        "late": f"up to {_lag_text(run)} late",
+        "at_exit": f"only at exit, {_lag_text(run)} late",
     }[run.debug_timing]
     partly = run.debug_missing and run.debug_lags
     return f"{said}; {run.debug_missing} missing" if partly else said

@@ -85,6 +85,7 @@ class GunicornProcess:
                 start_new_session=True,  # Ctrl-C reaches the parent alone, who ends its children in order
             )
         self._log = ""
+        self._releasing = threading.Lock()  # one thread may close it while another, interrupted, kills it
         self._lines: list[tuple[float, bytes]] = []
         self._listening = threading.Thread(target=self._listen, daemon=True)
         self._listening.start()
@@ -142,12 +143,13 @@ class GunicornProcess:
 
     def close(self) -> None:
         """End it with all its workers, and read its stdout to the end; more than once is fine."""
-        self.terminate()
         try:
+            self.terminate()
             self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             pass
-        self.kill()
+        finally:
+            self.kill()
 
     def kill(self) -> None:
         """End it with all its workers at once, whatever they are doing, and read its stdout to the end."""
@@ -155,6 +157,10 @@ class GunicornProcess:
             os.killpg(self._process.pid, signal.SIGKILL)  # also workers that outlived their master
         except ProcessLookupError:
             pass
+        with self._releasing:
+            self._release()
+
+    def _release(self) -> None:
         self._process.wait()
         self._listening.join()
         for pipe in (self._process.stdin, self._process.stdout):

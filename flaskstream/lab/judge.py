@@ -13,7 +13,7 @@ from flaskstream.lab.figures import count_text, seconds_text
 from flaskstream.lab.runs import ClientRun, ServerRun
 
 FIRST_TOKEN_SHARE = 0.25
-"""A stream whose first token takes longer than this share of its duration does not feel like one."""
+"""A stream whose first token takes this share of its duration longer than the model takes to say it feels like none."""
 
 BURST_SHARE = 0.8
 """Tokens that come one by one leave about as many bursts as there are tokens; the rest is noise."""
@@ -115,7 +115,7 @@ def _were(count: int) -> str:
 
 
 def _slow_start(run: ServerRun) -> str | None:
-    slowest, limit = run.slowest_first_token, run.duration * FIRST_TOKEN_SHARE
+    slowest, limit = run.slowest_first_token, run.interval + run.duration * FIRST_TOKEN_SHARE
     if slowest is None:
         return f"{_of_clients(run.without_token, run)} never got a token"
     if slowest < limit:

@@ -65,7 +65,8 @@ def debug_lines_late(run: ServerRun) -> str | None:
         return None
     if not run.debug_lags:
         return f"none of {count_text(run.debug_missing, 'debug line')} ever came out"
-    return f"debug lines up to {seconds_text(max(run.debug_lags))} after their events, {run.debug_missing} never"
+    never = f", {run.debug_missing} never" if run.debug_missing else ""
+    return f"debug lines up to {seconds_text(max(run.debug_lags))} after their events{never}"
 
 
 def looks_whole(run: ServerRun) -> str | None:
