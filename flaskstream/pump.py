@@ -35,6 +35,10 @@ ENDED = _Signal("ENDED")
 """The generator ended by itself; no item will come."""
 
 
+_CLOSINGS = 3
+"""How often a generator is closed that yields when it is: its own cleanup may come after that."""
+
+
 class GeneratorFailed(FlaskStreamError):
     """A generator ended with something that is no `Exception`, such as `SystemExit`; see its `__cause__`."""
 
@@ -143,10 +147,13 @@ class Pump:
         _free(self._filled)
 
     def _close(self, items: Iterator[Any]) -> None:
-        try:
-            getattr(items, "close", _nothing)()
-        except BaseException as error:
-            self._note(error)
+        for _ in range(_CLOSINGS):
+            try:
+                getattr(items, "close", _nothing)()
+            except BaseException as error:
+                self._note(error)
+            if getattr(items, "gi_frame", None) is None:
+                return
 
     def _note(self, error: BaseException) -> None:
         """Keep the first error for whoever takes; once nobody does, a user's error goes to the log."""

@@ -64,13 +64,10 @@ class Follower:
         return self._read_all(self._decoder.feed(data))
 
     def close(self) -> list[Reading]:
-        """Return what was left to say. Raises `UpstreamTruncated` if the end was not told."""
+        """Return what was left to say at the end of the bytes. Raises `EventTooLarge`."""
         events = [] if self.is_over else self._decoder.close()
-        readings = self._read_all(events)
         self.tail = b"".join(map(encode, events))
-        if not self.is_whole:
-            raise UpstreamTruncated("expected the end of the answer from the upstream, got the end of its bytes")
-        return readings
+        return self._read_all(events)
 
     def _read_all(self, events: list[Event]) -> list[Reading]:
         readings = []
@@ -125,7 +122,6 @@ def tokens(
     follower = Follower(dialect, hide)
     for _, readings in _followed(chunks, follower, on_whole):
         yield from _texts(readings)
-    yield from _texts(follower.close())
 
 
 def _texts(readings: Iterable[Reading]) -> Iterator[str]:
@@ -155,7 +151,6 @@ def blocks(
         if end:
             yield bytes(buffer[:end])
             del buffer[:end]
-    follower.close()
     if follower.tail:  # and not the buffer: it may hold half a line besides
         yield follower.tail
 
@@ -163,6 +158,7 @@ def blocks(
 def _followed(
     chunks: Iterable[bytes], follower: Follower, on_whole: Callable[[], None]
 ) -> Iterator[tuple[bytes, list[Reading]]]:
+    failure: UpstreamError | None = None
     try:
         for chunk in chunks:
             was_whole = follower.is_whole
@@ -171,9 +167,13 @@ def _followed(
                 return
             if follower.is_whole and not was_whole:
                 on_whole()
-    except UpstreamError:
-        if not follower.is_whole:
-            raise  # else every token is here: some servers leave out the end of their framing, or fall silent
+    except UpstreamError as error:
+        failure = error
+    readings = follower.close()
+    if not follower.is_whole:
+        raise failure or UpstreamTruncated("expected the end of the answer from the upstream, got that of its bytes")
+    # Else every token is here, and a failure is none: some servers leave out the end of the framing, or fall silent.
+    yield b"", readings
 
 
 class Relay:

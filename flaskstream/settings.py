@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Callable, Mapping
 from urllib.parse import urlsplit
 
@@ -36,7 +36,7 @@ class Settings:
     mode: str = "fixed"
     faults: tuple[str, ...] = ()
     upstream: str | None = None
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     model: str = "tick"
     heartbeat: float = 15.0
     status_grace: float = 5.0

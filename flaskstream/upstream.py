@@ -11,11 +11,11 @@ from typing import Any, Iterator, Mapping
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import requests
-from requests.adapters import HTTPAdapter
 
 from flaskstream.errors import MAX_ERROR_BODY_BYTES, InvalidSetting, UpstreamError, UpstreamStatus
 from flaskstream.upstream_body import READ_BYTES, Body
 from flaskstream.upstream_errors import translated_errors
+from flaskstream.upstream_pool import FreshAdapter
 
 ERROR_BODY_SECONDS = 2.0
 """How long the body of an error status is awaited: its client has waited already, and the status says enough."""
@@ -26,8 +26,6 @@ can be used again, which saves a TLS handshake; the client's `done` waits for as
 
 FORWARDED_HEADERS = ("Retry-After", "X-Request-Id")
 """All that is told of an upstream's headers. The others describe its connection, its coding, or its cookies."""
-
-_MAX_IDLE_CONNECTIONS = 100
 
 # What a stream of events calls itself. Servers that name no type, or none in particular, are given the benefit.
 _STREAM_TYPES = frozenset({"text/event-stream", "application/octet-stream", "binary/octet-stream", ""})
@@ -70,7 +68,7 @@ class Upstream:
         self._timeout = (_checked_seconds("connect_timeout", connect_timeout) or None, idle_timeout or None)
         _checked_seconds("idle_timeout", idle_timeout)
         self._session = requests.Session()
-        adapter = HTTPAdapter(pool_maxsize=_MAX_IDLE_CONNECTIONS)
+        adapter = FreshAdapter()
         self._session.mount("http://", adapter)
         self._session.mount("https://", adapter)
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))

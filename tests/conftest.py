@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from contextlib import closing
 from typing import Iterator
 
 import pytest
@@ -9,10 +12,13 @@ from raw_upstream import RawUpstream
 
 from flaskstream.lab.gunicorn import GunicornProcess
 from flaskstream.lab.processes import ModelProcess
+from flaskstream.upstream import Upstream
 
 API_KEY = "sk-secret-0123456789"
 IDLE_SECONDS = 1.5
 """How long `raw_gunicorn` lets its upstream be silent: much longer than a busy machine keeps a play waiting."""
+UPSTREAM_IDLE_SECONDS = 0.5
+"""The same for `upstream`, which is asked in this process and has less to wait for."""
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +51,25 @@ def raw_gunicorn(raw_upstream: RawUpstream) -> Iterator[GunicornProcess]:
     with GunicornProcess(settings) as process:
         process.wait_until_it_answers()
         yield process
+
+
+@pytest.fixture
+def upstream(raw_upstream: RawUpstream) -> Iterator[Upstream]:
+    """The client of the upstream that plays bytes, in this process."""
+    with closing(Upstream(raw_upstream.url, API_KEY, idle_timeout=UPSTREAM_IDLE_SECONDS)) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file with a certificate of 127.0.0.1, signed by itself, and its key."""
+    if not shutil.which("openssl"):
+        pytest.skip("needs the openssl command to make a certificate")
+    path = tmp_path_factory.mktemp("tls") / "both.pem"
+    made = path.with_suffix(".crt")
+    command = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
+    )
+    subprocess.run([*command.split(), "-keyout", path, "-out", made], check=True, capture_output=True)
+    path.write_bytes(path.read_bytes() + made.read_bytes())
+    return str(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 
 from flask import Flask
 
@@ -34,6 +35,14 @@ def opened(app, path="/", **client):
     """Serve the app and open one of its streams."""
     with serve(app) as server, open_stream(server.url + path, timeout=PATIENCE, **client) as stream:
         yield stream
+
+
+def eventually(condition):
+    """Wait for what another thread does, and tell whether it came."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return condition()
 
 
 def names_and_data(stream):

@@ -7,15 +7,20 @@ A test tells it what to play and gets the name of a model; whoever asks for this
 
 from __future__ import annotations
 
+import fcntl
 import json
 import select
 import socket
 import ssl
 import struct
+import termios
 import threading
 import time
 from dataclasses import dataclass, field
 from http.client import responses
+from typing import Any
+
+from flaskstream.upstream import Upstream
 
 PATIENCE = 30.0
 """Seconds that nothing here takes, unless the test fails."""
@@ -29,6 +34,7 @@ FRAMINGS = {
 """The first lines of an answer."""
 
 FINAL_CHUNK = b"0\r\n\r\n"
+_TLS_HANDSHAKE = b"\x16"
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class Asked:
 
     model: str
     head: bytes
+    payload: dict[str, Any]
     connection: int
     at: float = field(default_factory=time.monotonic)
     over: bool = False
@@ -164,10 +171,10 @@ class RawUpstream:
             del self._sockets[number]
 
     def _serve_one(self, number: int, connection: socket.socket) -> bool:
-        first, model = _read_request(connection)
-        asked = Asked(model, first, number)
+        first, payload = _read_request(connection)
+        asked = Asked(payload["model"], first, payload, number)
         self.asked.append(asked)
-        steps, end = self._plays[model]
+        steps, end = self._plays[asked.model]
         try:
             for step in steps:
                 if isinstance(step, Pause):
@@ -188,15 +195,18 @@ class RawUpstream:
         return end == "keep"
 
 
-def _read_request(connection: socket.socket) -> tuple[bytes, str]:
+def _read_request(connection: socket.socket) -> tuple[bytes, dict[str, Any]]:
     received = b""
     while b"\r\n\r\n" not in received:
         received += _receive(connection)
+        if received.startswith(_TLS_HANDSHAKE):
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")  # as every server without TLS does
+            raise _Left
     first, _, body = received.partition(b"\r\n\r\n")
-    length = int(Asked("", first, 0).header("Content-Length") or 0)
+    length = int(Asked("", first, {}, 0).header("Content-Length") or 0)
     while len(body) < length:
         body += _receive(connection)
-    return first, json.loads(body)["model"]
+    return first, json.loads(body)
 
 
 def _receive(connection: socket.socket) -> bytes:
@@ -219,9 +229,6 @@ def _wait_until_taken(connection: socket.socket) -> None:
 
 
 def _unacknowledged(connection: socket.socket) -> int:
-    import fcntl
-    import termios
-
     return struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0" * 4))[0]
 
 
@@ -238,3 +245,9 @@ def wait_for(look, seconds: float = PATIENCE) -> None:
     while not look():
         assert time.monotonic() < deadline, "it never came to be"
         time.sleep(0.005)
+
+
+def body_of(upstream: Upstream, model: str) -> bytes:
+    """Ask for a play in this process, and return its body."""
+    with upstream.open("chat/completions", {"model": model}) as opened:
+        return b"".join(opened.chunks())

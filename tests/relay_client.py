@@ -22,7 +22,9 @@ def chat(server: Any, model: str, *headers: tuple[str, str], stop_after: int | N
     return record(post(server, CHAT, {"q": "hello", "model": model}, *headers), stop_after)
 
 
-def complete(server: Any, model: str, *headers: tuple[str, str], stop_after: int | None = None, **more: Any) -> Recording:
+def complete(
+    server: Any, model: str, *headers: tuple[str, str], stop_after: int | None = None, **more: Any
+) -> Recording:
     """Ask for an answer in the upstream's own format."""
     fields = {"model": model, "messages": [{"role": "user", "content": "hello"}], "stream": True, **more}
     return record(post(server, COMPLETIONS, fields, *headers), stop_after)

@@ -166,7 +166,9 @@ def test_head_answers_as_get_would_and_calls_nothing():
     with streamed(view) as stream:
         stream.text()
     own = {"Content-Type", "Cache-Control", "X-Accel-Buffering", "Content-Length", "Content-Encoding", "ETag"}
-    of_head, of_get = ({name: value for name, value in headers if name in own} for headers in (head.headers, stream.headers))
+    of_head, of_get = (
+        {name: value for name, value in headers if name in own} for headers in (head.headers, stream.headers)
+    )
     assert of_head == of_get
 
 

@@ -13,7 +13,8 @@ import pytest
 PACKAGE = pathlib.Path(__file__).parent.parent / "flaskstream"
 
 PURE = ("errors", "sse", "dialects", "wire")
-INPUT_OUTPUT = ("settings", "debug", "pump", "stream", "upstream_errors", "upstream_body", "upstream", "relay")
+UPSTREAM = ("upstream_errors", "upstream_body", "upstream_pool", "upstream")
+INPUT_OUTPUT = ("settings", "native", "disconnect", "debug", "pump", "stream", *UPSTREAM, "relay")
 FLASK = ("contexts", "unbuffered", "response", "blueprint")
 DOCTOR = ("doctor",)
 EDGES = ("app", "gunicorn_conf", "lab", "testing", "cli", "__main__", "__init__")

@@ -165,6 +165,11 @@ def test_every_variable_is_read(variable):
     assert variable in str(refused.value)
 
 
+def test_the_embedded_model_listens_where_it_says():
+    defaults = {parameter.name: parameter.default for parameter in cli.model.params}
+    assert f"`flaskstream model` is one, at `http://{defaults['host']}:{defaults['port']}/v1`" in README.text
+
+
 def test_every_option_of_a_command_is_there():
     section = README.section("Broken and fixed, by hand")
     options = {option for parameter in cli.compare.params for option in parameter.opts}

@@ -21,6 +21,7 @@ WHOLE, FAILED, SILENT, FAITHFUL = PAGE.blocks("text")
 
 TWO_WORDS = Script(tokens=2, interval_ms=10)
 IDLE_SECONDS = 0.5
+PATIENCE = 10  # seconds that no test needs, unless it fails
 NOBODY_LISTENS = "http://127.0.0.1:1/v1"
 
 
@@ -47,9 +48,9 @@ heartbeats_seen = threading.Semaphore(0)
 
 
 def quiet():
-    heartbeats_seen.acquire()
+    heartbeats_seen.acquire(timeout=PATIENCE)
     yield "late"
-    heartbeats_seen.acquire()
+    heartbeats_seen.acquire(timeout=PATIENCE)
 
 
 def get(url, method="GET", **headers):

@@ -15,7 +15,7 @@ from flaskstream.lab.faults import AS_USUAL, Scenario, active_faults
 from flaskstream.lab.gunicorn import DebugLine, GunicornProcess
 from flaskstream.lab.pace import SeenPace, ToldPace
 from flaskstream.lab.plan import Plan
-from flaskstream.lab.processes import ModelProcess
+from flaskstream.lab.processes import PACKAGE_ROOT, ModelProcess
 from flaskstream.lab.runs import ClientRun, ServerRun
 from flaskstream.lab.script import Script
 
@@ -87,7 +87,7 @@ class Bench:
     def _run_batch(self, names: Sequence[str], cases: Sequence[Case]) -> dict[Case, _Measured]:
         self._progress(f"starting gunicorn: {', '.join(names)}")
         with ExitStack() as stack:
-            servers = [stack.enter_context(GunicornProcess(self._settings_of(name))) for name in names]
+            servers = [stack.enter_context(self._start(name)) for name in names]
             for server in servers:
                 server.wait_until_it_answers()
             self._progress(f"reading from gunicorn: {', '.join(names)}")
@@ -99,6 +99,9 @@ class Bench:
         driven = {case: self._drive(server, case) for case in dict.fromkeys(cases)}
         server.close()  # some debug lines come out only now
         return {case: _Measured(seen, server.debug_lines(), after) for case, (seen, after) in driven.items()}
+
+    def _start(self, name: str) -> GunicornProcess:
+        return GunicornProcess(self._settings_of(name), folder=PACKAGE_ROOT)
 
     def _settings_of(self, name: str) -> dict[str, str]:
         settings = {"upstream": self._model.url if self._model else str(self._plan.upstream), "debug_print": "1"}

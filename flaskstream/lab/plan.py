@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flaskstream.errors import InvalidSetting
 from flaskstream.lab.faults import AS_USUAL, FAULTS, Fault, active_faults
@@ -35,7 +35,7 @@ class Plan:
     interval_ms: int = 50
     faults: tuple[str, ...] | None = None
     upstream: str | None = None
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     model: str | None = None
 
     def __post_init__(self) -> None:

@@ -26,7 +26,9 @@ END_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 """How long the model may take to tell what it was asked."""
 
-_PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+"""Where the package lies. A child that serves the package runs there: `python -m` looks into its working directory
+first, and in a user's one a file may be called `queue.py`."""
 
 
 class ProcessFailed(RuntimeError):
@@ -57,6 +59,7 @@ class ModelProcess:
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             env=environment(),
+            cwd=PACKAGE_ROOT,
             start_new_session=True,  # Ctrl-C reaches the parent alone, who ends its children in order
         )
         try:
@@ -150,5 +153,5 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def environment() -> dict[str, str]:
     """This environment, in which the child finds the same flaskstream as this process."""
-    path = [_PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
+    path = [PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}

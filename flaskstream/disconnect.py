@@ -1,0 +1,117 @@
+"""Notice that a client has gone while nothing is written to it.
+
+A first write after the client's FIN still succeeds, so a stream that only writes needs two heartbeats to notice, and
+pays for tokens meanwhile. Here the kernel is asked instead: one epoll for a process holds the sockets of all open
+streams. It costs nothing until one of them ends; it is told of a FIN also behind bytes that nobody has read, such as a
+pipelined request, and of a RST.
+
+A FIN alone does not say that the client has gone: it may have shut down its writing side only, and still read. The
+difference shows when something is written: whoever has gone answers with a RST.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+from typing import Any, Callable, Mapping
+
+from flaskstream.native import is_patched, original
+
+_SOCKET_KEYS = ("gunicorn.socket", "werkzeug.socket")
+"""Where WSGI servers leave the client's socket, those that do."""
+
+Tell = Callable[[bool], None]
+
+
+def client_descriptor(environ: Mapping[str, Any]) -> int | None:
+    """Return the descriptor of the client's socket; `None` where the server offers none: heartbeats have to do."""
+    for key in _SOCKET_KEYS:
+        fileno = getattr(environ.get(key), "fileno", None)
+        if fileno is not None and fileno() >= 0:
+            return int(fileno())
+    return None
+
+
+class ClientWatch:
+    """Watches the sockets of open streams; one for a process, see `client_watch`."""
+
+    def __init__(self) -> None:
+        self._epoll = original("select", "epoll")()
+        self._tell_of: dict[int, Tell] = {}
+        self._lock = original("threading", "Lock")()  # never held while anything waits
+        _call_when_readable(self._epoll, self._look)
+
+    def watch(self, descriptor: int, tell: Tell) -> Callable[[], None]:
+        """Have `tell` called when the client ends its side; return what stops that.
+
+        Args:
+            descriptor: of the client's socket. Stop before it is closed: the number will be another client's.
+            tell: called with `False` at a FIN, and with `True` when the connection is dead. It must not wait.
+        """
+        with self._lock:
+            self._tell_of[descriptor] = tell
+            self._epoll.register(descriptor, _FIN)
+
+        def stop() -> None:
+            with self._lock:
+                if self._tell_of.get(descriptor) is tell:
+                    del self._tell_of[descriptor]
+                    self._forget(descriptor)
+
+        return stop
+
+    def _forget(self, descriptor: int) -> None:
+        try:
+            self._epoll.unregister(descriptor)
+        except OSError:
+            pass  # closed already, and so forgotten by the kernel
+
+    def _look(self) -> None:
+        for descriptor, events in self._epoll.poll(0):
+            is_dead = bool(events & _DEAD)
+            with self._lock:
+                tell = self._tell_of.get(descriptor)
+                if is_dead:
+                    self._forget(descriptor)
+                elif tell is not None:
+                    self._epoll.modify(descriptor, 0)  # a dead connection is told all the same
+            if tell is not None:
+                tell(is_dead)
+
+
+_FIN = getattr(select, "EPOLLRDHUP", 0x2000)
+_DEAD = getattr(select, "EPOLLERR", 0x8) | getattr(select, "EPOLLHUP", 0x10)
+
+
+def _call_when_readable(epoll: Any, callback: Callable[[], None]) -> None:
+    """An epoll can itself be waited for: gevent's hub does it; elsewhere a thread."""
+    if is_patched():
+        import gevent
+
+        watcher = gevent.get_hub().loop.io(epoll.fileno(), 1, ref=False)  # 1: readable
+        watcher.start(callback)
+        _kept.append(watcher)
+        return
+
+    def wait_for_ever() -> None:
+        poll = select.poll()
+        poll.register(epoll.fileno(), select.POLLIN)
+        while True:
+            poll.poll()
+            callback()
+
+    threading.Thread(target=wait_for_ever, name="flaskstream-clients", daemon=True).start()
+
+
+_kept: list[Any] = []
+_watches: dict[int, ClientWatch | None] = {}
+
+
+def client_watch() -> ClientWatch | None:
+    """Return the watch of this process (a forked worker has one of its own); `None` where the system has no epoll."""
+    pid = os.getpid()
+    if pid not in _watches:
+        _watches[pid] = ClientWatch() if sys.platform == "linux" else None
+    return _watches[pid]

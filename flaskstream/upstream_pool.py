@@ -1,0 +1,53 @@
+"""Use a connection again that was used a moment ago, and no older one.
+
+A server closes a connection that has been idle for some time. A request that crosses this close on its way is lost
+without an answer, and it may not be sent again, for nobody knows whether it was read. So connections are not kept for as
+long as servers do. (Whether the close is here already is asked by urllib3 itself.)
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import urllib3
+from requests.adapters import HTTPAdapter
+
+KEPT_SECONDS = 1.5
+"""gunicorn closes an idle connection after 2 s, uvicorn, Node and Apache after 5 s, others later."""
+
+_MAX_IDLE_CONNECTIONS = 100
+
+
+class FreshAdapter(HTTPAdapter):
+    """The adapter of `requests`, for a session that asks one host."""
+
+    def __init__(self) -> None:
+        super().__init__(pool_maxsize=_MAX_IDLE_CONNECTIONS)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": _FreshHTTPPool, "https": _FreshHTTPSPool}
+
+
+class _Fresh:
+    """Notes when a connection is put back, and closes it if it is too old when it is taken out: it then opens anew."""
+
+    def _put_conn(self, conn: Any) -> None:
+        if conn is not None:
+            conn.idle_since = time.monotonic()
+        super()._put_conn(conn)  # type: ignore[misc]
+
+    def _get_conn(self, timeout: float | None = None) -> Any:
+        conn = super()._get_conn(timeout)  # type: ignore[misc]
+        if time.monotonic() - getattr(conn, "idle_since", float("inf")) > KEPT_SECONDS:
+            conn.close()
+        return conn
+
+
+class _FreshHTTPPool(_Fresh, urllib3.HTTPConnectionPool):
+    pass
+
+
+class _FreshHTTPSPool(_Fresh, urllib3.HTTPSConnectionPool):
+    pass
