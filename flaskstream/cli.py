@@ -106,7 +106,7 @@ def _measured(plan: Plan) -> Comparison:
 
 @main.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", default=8801, show_default=True, help="0: a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8801, show_default=True, help="0: a free one.")
 @click.option("--script", metavar="SCRIPT", help='What it does by default, such as "framing=close&tokens=100".')
 @click.option("--until-stdin-closes", is_flag=True, help="End with the process that started it.")
 def model(host: str, port: int, script: str | None, until_stdin_closes: bool) -> None:

@@ -49,6 +49,20 @@ def _patch() -> None:
     if not monkey.is_module_patched("ssl"):
         _refuse_late_patching()
         monkey.patch_all()
+    _let_the_master_halt()
+
+
+def _let_the_master_halt() -> None:
+    """Have gevent hand gunicorn's `HaltServer` on to the main greenlet.
+
+    Older gunicorns, 23 among them, raise it in their handler of SIGCHLD, which runs in a greenlet once gevent has
+    patched. There it is printed and forgotten, and a master whose app cannot be loaded goes on without a worker.
+    """
+    from gevent.hub import Hub
+    from gunicorn.errors import HaltServer
+
+    Hub.SYSTEM_ERROR += (HaltServer,)
+    Hub.NOT_ERROR += (HaltServer,)  # it is logged by gunicorn
 
 
 if _settings.mode == "fixed":

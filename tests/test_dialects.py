@@ -105,6 +105,11 @@ def test_nothing_is_asked_for_after_done() -> None:
     assert followed(blocks, chunks()) == ([A + DONE], "")
 
 
+def test_nothing_after_done_is_text() -> None:
+    for place in range(len(A + DONE + A) + 1):
+        assert followed(tokens, cut_at(A + DONE + A, [place])) == (["a"], "")
+
+
 @pytest.mark.parametrize("failure", [UpstreamTruncated("x"), IdleTimeout("x")], ids=["cut", "silence"])
 @pytest.mark.parametrize("follow", [tokens, blocks])
 def test_what_goes_wrong_after_the_last_token_is_an_end(follow: Any, failure: Exception) -> None:

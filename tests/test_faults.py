@@ -14,7 +14,7 @@ from flaskstream.lab.judge import complaints, flows
 from flaskstream.lab.plan import Plan
 from flaskstream.testing import open_stream
 
-PLAN = Plan(clients=3, tokens=12, interval_ms=40)
+PLAN = Plan(clients=3, tokens=16, interval_ms=50)
 
 CAUSES = {
     *("joined_body", "late_upstream_reader", "body_reading_hook", "compression", "proxy_buffering"),

@@ -183,11 +183,11 @@ def test_an_upstream_of_ones_own_starts_no_model(mark, model):
         assert mark.commands(MODEL) == {}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL])
-def test_nothing_outlives_the_master(mark, number):
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGQUIT", "SIGKILL"])
+def test_nothing_outlives_the_master(mark, name):
     with serving({}, "--workers", "2", **OURS) as server:
         assert answers(server)
-        mark.signal(server.pid, number)
+        mark.signal(server.pid, signal.Signals[name])
         mark.wait_until_gone()
 
 
@@ -221,6 +221,15 @@ def test_a_bad_setting_is_refused_and_the_last_line_says_why(tmp_path, config, e
     code, errors = check_config(tmp_path, config, **environment)
     assert code == 1
     assert said in errors.strip().splitlines()[-1]
+
+
+def test_an_app_that_cannot_be_loaded_ends_gunicorn(tmp_path, model):
+    (tmp_path / "app.py").write_text("raise RuntimeError('no database here')")
+    command = [sys.executable, "-m", "gunicorn", "-c", IMPORTABLE, "-b", "127.0.0.1:0", "app:app"]
+    environment = {"PATH": "", "PYTHONPATH": str(ROOT), "FLASKSTREAM_UPSTREAM": model.url}
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, timeout=60)
+    assert ran.returncode == 3
+    assert b"no database here" in ran.stderr and b"Worker failed to boot" in ran.stderr
 
 
 def test_the_broken_mode_runs_the_sync_worker(model):

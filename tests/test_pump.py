@@ -1,4 +1,4 @@
-"""The pump: one generator in a thread of its own. All of it holds in real threads and, in a child process, in greenlets."""
+"""The pump: one generator in a thread of its own. It all holds in real threads and, in a child, in greenlets."""
 
 from __future__ import annotations
 
@@ -123,13 +123,15 @@ def failing(error):
     raise error
 
 
-def test_an_exception_comes_after_the_items_before_it():
+def test_an_exception_comes_after_the_items_before_it(caplog):
     error = ValueError()
     pump = Pump(failing(error))
     assert pump.take(PATIENCE) == "a"
     with pytest.raises(ValueError) as caught:
         pump.take(PATIENCE)
     assert caught.value is error
+    pump.close()
+    assert caplog.text == ""  # whoever takes was told, and logs it
 
 
 @pytest.mark.parametrize("error", [SystemExit(), KeyboardInterrupt(), GeneratorExit()], ids=repr)
@@ -154,10 +156,10 @@ def test_a_failure_around_the_generator_is_one_of_the_generator(part):
     def fail(_):
         raise ValueError(part)
 
-    source = Source("a")
+    items = failing(ZeroDivisionError())
     with pytest.raises(ValueError, match=part):
-        Pump(source(), **{part: fail}).take(PATIENCE)
-    assert source.made == []
+        Pump(items, **{part: fail}).take(PATIENCE)
+    assert items.gi_frame is None  # closed, and never begun
 
 
 def test_a_failure_after_the_generator_is_in_the_log_and_takes_nothing_back(caplog):

@@ -1,4 +1,4 @@
-"""What a generator sees of its request: Flask's contexts, the session and contextvars, and when they are torn down."""
+"""What a generator sees of its request: Flask's contexts and contextvars."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from flask import Flask, current_app, g, has_app_context, has_request_context, request, session, url_for
+from flask import Flask, current_app, g, has_app_context, has_request_context, request, url_for
 from one_view import PATIENCE, app_of, names_and_data, opened, streamed
 
 from flaskstream import event_stream
@@ -194,57 +194,6 @@ def test_interleaved_streams_do_not_mix():
         a, b = (clients.enter_context(open_stream(f"{server.url}/?name={name}")) for name in "ab")
         for name, stream in (("a", a), ("b", b)):
             assert [timed.event.json() for timed in stream.take(5)] == [[name] * 4] * 5
-
-
-# The session.
-
-
-def session_app(view):
-    app = app_of(view)
-    app.add_url_rule("/session", "session", lambda: dict(session))
-    return app
-
-
-def test_what_the_view_puts_into_the_session_is_stored():
-    def view():
-        session["n"] = 1
-        return iter(["a"])
-
-    client = session_app(view).test_client()
-    assert b"done" in client.get("/").data
-    with client.session_transaction() as stored:
-        assert dict(stored) == {"n": 1}
-
-
-def test_what_the_generator_puts_there_is_lost_and_the_log_says_so(caplog):
-    def view():
-        session["n"] = 2
-        yield str(session["n"])
-
-    app = app_of(view)
-    app.after_request(lambda response: time.sleep(0.1) or response)  # the generator is faster
-    client = app.test_client()
-    assert b"data: 2\n" in client.get("/").data
-    with client.session_transaction() as stored:
-        assert dict(stored) == {}
-    assert "the session was changed while the response was streaming" in caplog.text
-
-
-def test_a_session_that_is_only_read_is_no_news(caplog):
-    client = app_of(lambda: iter([str(session.get("n"))])).test_client()
-    with client.session_transaction() as stored:
-        stored["n"] = 3
-    assert b"data: 3\n" in client.get("/").data
-    assert caplog.text == ""
-
-
-def test_an_app_without_sessions_streams_too():
-    app = app_of(lambda: iter("a"))
-    app.secret_key = None
-    with opened(app) as stream:
-        assert data_of(stream) == ["a"]
-        assert "Vary" not in stream.headers
-        assert "Set-Cookie" not in stream.headers
 
 
 @pytest.mark.parametrize("debug", [False, True])

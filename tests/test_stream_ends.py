@@ -140,8 +140,8 @@ def test_a_whole_answer_is_reported():
 
         def items():
             yield "a"
-            yield "bc"
             time.sleep(0.1)
+            yield "bc"
 
         return items()
 

@@ -117,9 +117,10 @@ def test_in_debug_the_reader_is_refused_by_name(read):
 
 def test_what_the_reader_gets_in_production_is_empty():
     read = []
-    with opened(app_with_hook(lambda response: read.append((get_data(response), get_text(response), loop(response))))) as stream:
+    app = app_with_hook(lambda response: read.extend([get_data(response), get_text(response), loop(response)]))
+    with opened(app) as stream:
         assert names_and_data(stream) == WHOLE
-    assert read == [(b"", "", [])]
+    assert read == [b"", "", []]
 
 
 def test_each_reader_is_warned_of_once(caplog):

@@ -16,9 +16,9 @@ from typing import Any
 
 
 def end_with_standard_input() -> None:
-    """Have this process sent a SIGTERM when its standard input ends, or when something is written to it.
+    """Have this process sent a SIGTERM when its standard input, a pipe, ends or is written to.
 
-    Where the system does not tell (it is no pipe, or no Linux, BSD or macOS), nothing happens.
+    Where the system does not tell, it is not told. Linux, macOS and the BSDs do.
     """
     signal.signal(signal.SIGIO, _terminate)
     try:

@@ -69,5 +69,5 @@ class SeenPace:
         return 1 if length <= self.longest else round(length / self.mean)
 
     def count(self, whole_answers: Sequence[Pieces]) -> int:
-        """Return how many tokens an answer has to have: as many as the shortest, for no two are alike."""
-        return min((len(self.arrivals(pieces)) for pieces in whole_answers), default=0)
+        """Return how many tokens an answer has to have: as many as the shortest, for no two are alike; at least one."""
+        return min((len(self.arrivals(pieces)) for pieces in whole_answers if pieces), default=1)

@@ -1,0 +1,202 @@
+"""`/v1/chat/completions`: the upstream's own bytes, its own errors, and its own JSON, for its own clients."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from contextlib import closing
+from typing import Any, Iterator
+
+import pytest
+from answer_vectors import DONE, STOP, said
+from flask import Flask
+from raw_upstream import PATIENCE, Pause, RawUpstream, answer, head
+from relay_client import COMPLETIONS, JSON, chat, complete, error_code, events, post, text
+
+from flaskstream import create_blueprint
+from flaskstream.dialects import OPENAI
+from flaskstream.doctor.measure import Request, record
+from flaskstream.lab.answer import answer as model_answer
+from flaskstream.lab.script import Script
+from flaskstream.relay import FaithfulWire
+from flaskstream.sse import MAX_EVENT_BYTES
+from flaskstream.testing import Server, serve
+from flaskstream.upstream import Upstream
+
+FRAMINGS = ("chunked", "close", "http10", "length")
+WHOLE = b'{"choices": [{"message": {"content": "a"}}]}'
+
+
+# A stream
+
+
+@pytest.mark.parametrize("framing", FRAMINGS)
+@pytest.mark.parametrize("line_end", ["lf", "crlf", "cr"])
+def test_the_bytes_are_the_upstream_s(gunicorn: Any, framing: str, line_end: str) -> None:
+    script = Script(tokens=4, interval_ms=5, framing=framing, line_end=line_end, comments=True, usage=True)
+    recording = complete(gunicorn, script.model)
+    assert (recording.status, recording.header("Content-Type")) == (200, "text/event-stream")
+    assert recording.ended == "final_chunk"
+    # The last half of the last CRLF may come alone, and is not waited for: its client knows the end already.
+    assert recording.body.rstrip() == model_answer(script).body.rstrip()
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 7])
+def test_events_come_whole_however_small_the_upstream_s_pieces_are(gunicorn: Any, piece_bytes: int) -> None:
+    script = Script(tokens=3, interval_ms=5, piece_bytes=piece_bytes)
+    recording = complete(gunicorn, script.model)
+    assert recording.body == model_answer(script).body
+    assert all(piece.data.endswith(b"\n\n") for piece in recording.chunks)
+
+
+def test_events_come_one_by_one(gunicorn: Any) -> None:
+    script = Script(tokens=6, interval_ms=60)
+    _, first, *_, done = complete(gunicorn, script.model).events  # before the first token, the role comes
+    assert first.event.json()["choices"][0]["delta"]["content"] == script.token_texts[0]
+    assert done.event.data == "[DONE]"
+    assert done.at - first.at > 2 * script.interval_ms / 1000
+
+
+def test_the_request_goes_on_as_it_came(raw_gunicorn: Any, raw_upstream: RawUpstream) -> None:
+    model = raw_upstream.plays(answer("chunked", said("a"), DONE, headers=("X-Request-Id: abc", "Set-Cookie: a=b")))
+    recording = complete(raw_gunicorn, model, temperature=0.5, tools=[{"type": "function"}], user="\u6771")
+    assert recording.header("X-Request-Id") == "abc"
+    assert recording.header("Set-Cookie") is None
+    (asked,) = raw_upstream.asked_for(model)
+    sent = json.loads(recording.request.body or b"")
+    assert asked.payload == sent
+
+
+def test_a_request_that_names_no_model_gets_the_upstream_s(gunicorn: Any, model: Any) -> None:
+    model.forget()
+    record(post(gunicorn, COMPLETIONS, {"messages": [{"role": "user", "content": "hello"}], "stream": True}), 1)
+    (asked,) = model.requests()
+    assert asked["model"] == "tick"
+
+
+def test_comments_of_ours_are_lines_where_the_upstream_sends_ids() -> None:
+    wire = FaithfulWire(OPENAI)
+    assert wire.comment("hb") == b": hb\n\n"
+    wire.frame(b'data: {"id: 1": "\\nid: 2"}\n\n')
+    assert wire.comment("hb") == b": hb\n\n"
+    wire.frame(b"data: 1\r\nid: 7\r\n\r\n")
+    assert wire.comment("hb") == b": hb\n"
+
+
+# One object
+
+
+@pytest.mark.parametrize("framing", FRAMINGS)
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+def test_without_stream_the_answer_is_one_json_object(gunicorn: Any, framing: str, coding: str) -> None:
+    script = Script(tokens=4, interval_ms=5, framing=framing, coding=coding)
+    recording = complete(gunicorn, script.model, stream=False)
+    assert (recording.status, recording.header("Content-Type")) == (200, "application/json")
+    assert recording.header("Content-Encoding") is None
+    assert json.loads(recording.body)["choices"][0]["message"]["content"] == script.text
+
+
+@pytest.mark.parametrize(
+    ("played", "status", "code"),
+    [
+        (answer("length", b'{"error": {"code": "no"}}', status=429, content_type="application/json"), 429, "no"),
+        (answer("length", b"<html>", content_type="text/html"), 502, "upstream_error"),
+        (answer("length", said("a"), DONE), 502, "upstream_error"),
+        (answer("length", WHOLE, content_type=""), 502, "upstream_error"),
+        (answer("length", b"[1]", content_type="application/json"), 502, "upstream_truncated"),
+        (head("length", length=99, content_type="application/json") + WHOLE, 502, "upstream_truncated"),
+        (head("close", content_type="application/json") + WHOLE[:-1], 502, "upstream_truncated"),
+    ],
+    ids=["429", "html", "stream", "no_type", "no_object", "short", "cut"],
+)
+def test_what_is_no_json_object_is_an_error(
+    raw_gunicorn: Any, raw_upstream: RawUpstream, played: bytes, status: int, code: str
+) -> None:
+    recording = complete(raw_gunicorn, raw_upstream.plays(played, end="fin"), stream=False)
+    assert (recording.status, recording.header("Content-Type")) == (status, "application/json")
+    assert json.loads(recording.body)["error"]["code"] == code
+
+
+def test_a_json_answer_without_end_is_given_up(raw_gunicorn: Any, raw_upstream: RawUpstream) -> None:
+    block = b" " * (1024 * 1024)
+    endless = [block] * (MAX_EVENT_BYTES // len(block) + 20)
+    model = raw_upstream.plays(head("close", content_type="application/json"), *endless, end="hold")
+    recording = complete(raw_gunicorn, model, stream=False)
+    assert (recording.status, json.loads(recording.body)["error"]["code"]) == (502, "event_too_large")
+    assert raw_upstream.wait_until_over(model).left_at is not None
+
+
+def test_the_headers_of_one_object(raw_gunicorn: Any, raw_upstream: RawUpstream) -> None:
+    headers = ("X-Request-Id: abc", "Set-Cookie: a=b", "ETag: x")
+    played = answer("chunked", WHOLE, headers=headers, content_type="application/json; charset=utf-8")
+    recording = complete(raw_gunicorn, raw_upstream.plays(played), stream=False)
+    assert recording.body == WHOLE
+    assert recording.header("X-Request-Id") == "abc"
+    assert recording.header("Cache-Control") == "no-store"
+    assert (recording.header("Set-Cookie"), recording.header("ETag")) == (None, None)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"5", b"null", b'{"a": Infinity}', b"[" * 100_000])
+def test_what_is_no_request_is_a_clear_400(raw_gunicorn: Any, raw_upstream: RawUpstream, body: bytes) -> None:
+    before = len(raw_upstream.asked)
+    recording = record(Request(raw_gunicorn.url + COMPLETIONS, "POST", (JSON,), body, timeout=30))
+    assert recording.status == 400
+    error = json.loads(recording.body)["error"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", "bad_request")
+    assert "expected a JSON object" in error["message"]
+    assert len(raw_upstream.asked) == before
+
+
+def test_a_form_of_another_site_is_no_request(raw_gunicorn: Any, raw_upstream: RawUpstream) -> None:
+    """Browsers send text/plain from anywhere without asking first."""
+    headers = (("Content-Type", "text/plain"),)
+    assert record(Request(raw_gunicorn.url + COMPLETIONS, "POST", headers, b"{}", timeout=30)).status == 400
+
+
+# The same in threads, and after the grace
+
+
+@pytest.fixture(scope="module", params=["werkzeug", "waitress"])
+def threads(request: pytest.FixtureRequest, raw_upstream: RawUpstream) -> Iterator[Server]:
+    """A server with threads and an impatient app."""
+    app = Flask("threads")
+    with closing(Upstream(raw_upstream.url, idle_timeout=1.0)) as upstream:
+        app.register_blueprint(create_blueprint(upstream, debug=True, status_grace=0.05), url_prefix="/stream")
+        with serve(app) if request.param == "werkzeug" else waitress(app) as server:
+            yield server
+
+
+@contextlib.contextmanager
+def waitress(app: Flask) -> Iterator[Server]:
+    server = pytest.importorskip("waitress").create_server(app, host="127.0.0.1", port=0)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        yield Server(f"http://127.0.0.1:{server.effective_port}")
+    finally:
+        server.close()
+        thread.join(PATIENCE)
+
+
+def test_threads_stream_as_greenlets_do(threads: Server, raw_upstream: RawUpstream) -> None:
+    steps = [head("close"), *[step for word in "abcd" for step in (said(word), Pause(0.06))], STOP]
+    model = raw_upstream.plays(*steps, end="fin")
+    recording = chat(threads, model)
+    assert text(recording) == "abcd"
+    assert recording.events[-1].at - recording.events[0].at > 0.12
+    relayed = complete(threads, model)
+    assert relayed.body == b"".join(map(said, "abcd")) + STOP
+    assert relayed.header("Content-Encoding") is None
+
+
+@pytest.mark.parametrize("ask", [chat, complete])
+def test_an_error_that_comes_after_the_grace_is_an_event(threads: Server, raw_upstream: RawUpstream, ask: Any) -> None:
+    model = raw_upstream.plays(Pause(0.3), answer("length", b"{}", status=401, content_type="application/json"))
+    recording = ask(threads, model)
+    assert recording.status == 200
+    assert recording.comments
+    if ask is chat:
+        assert error_code(recording) == "upstream_error"
+    else:
+        assert [OPENAI.read(event).error for event in events(recording)] == ["server_error"]
