@@ -9,13 +9,15 @@ from flaskstream.gunicorn_conf import (  # noqa: F401 - gunicorn looks for these
     graceful_timeout,
     keepalive,
     max_requests,
-    on_starting,
     preload_app,
     timeout,
     worker_class,
     worker_connections,
     worker_tmp_dir,
 )
+
+# The demonstration has a model of its own while FLASKSTREAM_UPSTREAM is unset; your app needs no such line.
+from flaskstream.lab.embedded import on_starting  # noqa: F401
 
 # Your own settings go here, and win over the ones above. For example:
 # workers = 4  # processes; or set WEB_CONCURRENCY

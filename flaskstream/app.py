@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Callable
-
 from flask import Flask, Response, request
 
 from flaskstream.blueprint import create_blueprint
@@ -13,13 +11,20 @@ from flaskstream.upstream import Upstream
 
 PREFIX = "/stream"
 
-_INDEX = """flaskstream: {mode} mode
+_FIXED_INDEX = """flaskstream: the fixed mode
 
   curl -N '{url}/chat?q=hello'
   curl -N '{url}/v1/chat/completions' -H 'Content-Type: application/json' \\
        -d '{{"model": "{model}", "stream": true, "messages": [{{"role": "user", "content": "hello"}}]}}'
 
-Without FLASKSTREAM_UPSTREAM an embedded model answers. FLASKSTREAM_MODE=broken shows the mistakes.
+FLASKSTREAM_MODE=broken shows the mistakes.
+"""
+
+_BROKEN_INDEX = """flaskstream: the broken mode, with {faults}
+
+  curl -N '{url}/chat?q=hello'
+
+FLASKSTREAM_FAULTS=... chooses the mistakes: flaskstream compare --help
 """
 
 
@@ -34,30 +39,39 @@ def create_app(settings: Settings | None = None) -> Flask:
     """
     settings = settings or Settings.from_environment()
     app = Flask(__name__)
-    upstream = _upstream(settings)
     if settings.mode == "broken":
-        from flaskstream.lab.broken import install_broken
-
-        install_broken(app, PREFIX, upstream, settings)
+        _add_broken(app, settings)
     else:
-        blueprint = create_blueprint(
-            upstream,
-            debug=True,
-            heartbeat=settings.heartbeat,
-            status_grace=settings.status_grace,
-            printer=DebugPrinter() if settings.debug_print else None,
-        )
-        app.register_blueprint(blueprint, url_prefix=PREFIX)
-    app.add_url_rule("/", view_func=_index(settings))
+        _add_fixed(app, settings)
     return app
 
 
-def _index(settings: Settings) -> Callable[[], Response]:
+def _add_fixed(app: Flask, settings: Settings) -> None:
+    blueprint = create_blueprint(
+        _upstream(settings),
+        debug=True,
+        heartbeat=settings.heartbeat,
+        status_grace=settings.status_grace,
+        printer=DebugPrinter() if settings.debug_print else None,
+    )
+    app.register_blueprint(blueprint, url_prefix=PREFIX)
+    _add_index(app, _FIXED_INDEX, model=settings.model)
+
+
+def _add_broken(app: Flask, settings: Settings) -> None:
+    from flaskstream.lab.broken import install_broken
+    from flaskstream.lab.faults import NO_FAULT, active_faults
+
+    install_broken(app, PREFIX, _upstream(settings), settings)
+    names = [fault.name for fault in active_faults(settings.faults)]
+    _add_index(app, _BROKEN_INDEX, faults=", ".join(names) or NO_FAULT)
+
+
+def _add_index(app: Flask, text: str, **values: str) -> None:
+    @app.route("/")
     def index() -> Response:
         url = request.host_url.rstrip("/") + PREFIX
-        return Response(_INDEX.format(mode=settings.mode, url=url, model=settings.model), content_type="text/plain")
-
-    return index
+        return Response(text.format(url=url, **values), content_type="text/plain; charset=utf-8")
 
 
 def _upstream(settings: Settings) -> Upstream:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
 
-from flaskstream.settings import EMBEDDED_MODEL_URL, Settings
+from flaskstream.settings import Settings
 
 _settings = Settings.from_environment()
 
@@ -102,12 +101,3 @@ worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 # Load the app before the workers are forked. In the broken mode their start must not count against a short timeout.
 preload_app = worker_class == "sync"
-
-
-def on_starting(server: Any) -> None:
-    """Start the embedded model, once for all workers, when no upstream is configured. It ends with this process."""
-    if _settings.upstream is None:
-        from flaskstream.lab.embedded import embedded_model_url
-
-        os.environ[EMBEDDED_MODEL_URL] = embedded_model_url()
-        server.log.info("No FLASKSTREAM_UPSTREAM: the embedded model answers, at %s", embedded_model_url())

@@ -11,7 +11,7 @@ from flaskstream.errors import InvalidSetting
 
 PREFIX = "FLASKSTREAM_"
 EMBEDDED_MODEL_URL = "FLASKSTREAM_EMBEDDED_MODEL_URL"
-"""Set by `flaskstream.gunicorn_conf` where it started the embedded model, for the app; not meant to be set by hand."""
+"""Set beside `FLASKSTREAM_UPSTREAM` where that is the embedded model; no setting."""
 
 MAX_SECONDS = 86_400.0
 """No wait is longer than a day: it would be a slip of the unit."""

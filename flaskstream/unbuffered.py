@@ -69,10 +69,7 @@ class StreamResponse(Response):
 
     def get_app_iter(self, environ: Any) -> Iterable[bytes]:
         self._guard.open()
-        body = super().get_app_iter(environ)
-        if not body:  # the answer is to a HEAD, or was made a 204 or 304: nobody will close what is not sent
-            self.close()
-        return body
+        return super().get_app_iter(environ)
 
     def get_data(self, as_text: bool = False) -> Any:
         self._refuse("get_data()")

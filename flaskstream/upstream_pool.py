@@ -1,8 +1,8 @@
 """Use a connection again that was used a moment ago, and no older one.
 
 A server closes a connection that has been idle for some time. A request that crosses this close on its way is lost
-without an answer, and it may not be sent again, for nobody knows whether it was read. So connections are not kept for as
-long as servers do. (Whether the close is here already is asked by urllib3 itself.)
+without an answer, and it may not be sent again, for nobody knows whether it was read. So connections are not kept for
+as long as servers do. (Whether the close is here already is asked by urllib3 itself.)
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A relay to any OpenAI-compatible API: its answers reach the browser token by token, and its key stays here.
 
     export FLASKSTREAM_UPSTREAM=https://api.openai.com/v1 FLASKSTREAM_API_KEY=... FLASKSTREAM_MODEL=...
-    gunicorn -c python:flaskstream.gunicorn_conf openai_relay:app
+    gunicorn -c ../gunicorn.conf.py openai_relay:app
     curl -N 'http://127.0.0.1:8000/chat?q=hello'
 
-The official clients work too, with `base_url="http://127.0.0.1:8000/v1"`. Without FLASKSTREAM_UPSTREAM the embedded
-model answers. There is no login here: whoever reaches these routes spends your key. legacy/ shows a login.
+The official clients work too, with `base_url="http://127.0.0.1:8000/v1"`. Without FLASKSTREAM_UPSTREAM a model that
+gunicorn.conf.py starts answers. There is no login here: whoever reaches these routes spends your key. legacy/ has one.
 """
 
 import os
@@ -13,7 +13,7 @@ import os
 from flask import Flask
 
 from flaskstream import Upstream, create_blueprint
-from flaskstream.settings import EMBEDDED_MODEL_URL, Settings
+from flaskstream.settings import Settings
 
 settings = Settings.from_environment()
 
@@ -21,7 +21,7 @@ app = Flask(__name__)
 app.register_blueprint(
     create_blueprint(
         Upstream(
-            settings.upstream or os.environ[EMBEDDED_MODEL_URL],  # the latter is set by flaskstream.gunicorn_conf
+            os.environ["FLASKSTREAM_UPSTREAM"],
             api_key=settings.api_key,
             model=settings.model,
             idle_timeout=settings.idle_timeout,

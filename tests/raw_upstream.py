@@ -172,9 +172,9 @@ class RawUpstream:
 
     def _serve_one(self, number: int, connection: socket.socket) -> bool:
         first, payload = _read_request(connection)
-        asked = Asked(payload["model"], first, payload, number)
+        asked = Asked(payload.get("model", ""), first, payload, number)
         self.asked.append(asked)
-        steps, end = self._plays[asked.model]
+        steps, end = self._plays.get(asked.model, ((), "fin"))
         try:
             for step in steps:
                 if isinstance(step, Pause):

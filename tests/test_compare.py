@@ -18,7 +18,7 @@ from flaskstream.lab.processes import ModelProcess
 from flaskstream.lab.script import Script
 
 ROOT = str(pathlib.Path(__file__).parent.parent)
-TOKENS = 16
+TOKENS = 24
 QUICK = ("--clients", "2", "--tokens", str(TOKENS), "--interval-ms", "50")
 """Shorter streams leave no room for the noise of a busy machine: what is late is judged by the stream's length."""
 

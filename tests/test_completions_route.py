@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import threading
-from contextlib import closing
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
-from answer_vectors import DONE, STOP, said
-from flask import Flask
-from raw_upstream import PATIENCE, Pause, RawUpstream, answer, head
-from relay_client import COMPLETIONS, JSON, chat, complete, error_code, events, post, text
+from answer_vectors import DONE, said
+from raw_upstream import RawUpstream, answer, head
+from relay_client import COMPLETIONS, JSON, complete, post
 
-from flaskstream import create_blueprint
 from flaskstream.dialects import OPENAI
 from flaskstream.doctor.measure import Request, record
 from flaskstream.lab.answer import answer as model_answer
 from flaskstream.lab.script import Script
 from flaskstream.relay import FaithfulWire
 from flaskstream.sse import MAX_EVENT_BYTES
-from flaskstream.testing import Server, serve
-from flaskstream.upstream import Upstream
 
 FRAMINGS = ("chunked", "close", "http10", "length")
 WHOLE = b'{"choices": [{"message": {"content": "a"}}]}'
@@ -68,11 +61,10 @@ def test_the_request_goes_on_as_it_came(raw_gunicorn: Any, raw_upstream: RawUpst
     assert asked.payload == sent
 
 
-def test_a_request_that_names_no_model_gets_the_upstream_s(gunicorn: Any, model: Any) -> None:
-    model.forget()
-    record(post(gunicorn, COMPLETIONS, {"messages": [{"role": "user", "content": "hello"}], "stream": True}), 1)
-    (asked,) = model.requests()
-    assert asked["model"] == "tick"
+def test_a_request_that_names_no_model_gets_the_upstream_s(raw_gunicorn: Any, raw_upstream: RawUpstream) -> None:
+    before = len(raw_upstream.asked_for("tick"))
+    record(post(raw_gunicorn, COMPLETIONS, {"messages": [{"role": "user", "content": "hello"}], "stream": True}))
+    assert len(raw_upstream.asked_for("tick")) == before + 1
 
 
 def test_comments_of_ours_are_lines_where_the_upstream_sends_ids() -> None:
@@ -152,51 +144,3 @@ def test_a_form_of_another_site_is_no_request(raw_gunicorn: Any, raw_upstream: R
     """Browsers send text/plain from anywhere without asking first."""
     headers = (("Content-Type", "text/plain"),)
     assert record(Request(raw_gunicorn.url + COMPLETIONS, "POST", headers, b"{}", timeout=30)).status == 400
-
-
-# The same in threads, and after the grace
-
-
-@pytest.fixture(scope="module", params=["werkzeug", "waitress"])
-def threads(request: pytest.FixtureRequest, raw_upstream: RawUpstream) -> Iterator[Server]:
-    """A server with threads and an impatient app."""
-    app = Flask("threads")
-    with closing(Upstream(raw_upstream.url, idle_timeout=1.0)) as upstream:
-        app.register_blueprint(create_blueprint(upstream, debug=True, status_grace=0.05), url_prefix="/stream")
-        with serve(app) if request.param == "werkzeug" else waitress(app) as server:
-            yield server
-
-
-@contextlib.contextmanager
-def waitress(app: Flask) -> Iterator[Server]:
-    server = pytest.importorskip("waitress").create_server(app, host="127.0.0.1", port=0)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
-        yield Server(f"http://127.0.0.1:{server.effective_port}")
-    finally:
-        server.close()
-        thread.join(PATIENCE)
-
-
-def test_threads_stream_as_greenlets_do(threads: Server, raw_upstream: RawUpstream) -> None:
-    steps = [head("close"), *[step for word in "abcd" for step in (said(word), Pause(0.06))], STOP]
-    model = raw_upstream.plays(*steps, end="fin")
-    recording = chat(threads, model)
-    assert text(recording) == "abcd"
-    assert recording.events[-1].at - recording.events[0].at > 0.12
-    relayed = complete(threads, model)
-    assert relayed.body == b"".join(map(said, "abcd")) + STOP
-    assert relayed.header("Content-Encoding") is None
-
-
-@pytest.mark.parametrize("ask", [chat, complete])
-def test_an_error_that_comes_after_the_grace_is_an_event(threads: Server, raw_upstream: RawUpstream, ask: Any) -> None:
-    model = raw_upstream.plays(Pause(0.3), answer("length", b"{}", status=401, content_type="application/json"))
-    recording = ask(threads, model)
-    assert recording.status == 200
-    assert recording.comments
-    if ask is chat:
-        assert error_code(recording) == "upstream_error"
-    else:
-        assert [OPENAI.read(event).error for event in events(recording)] == ["server_error"]

@@ -72,7 +72,9 @@ def test_importing_the_package_loads_nothing_that_gevent_must_patch_first() -> N
 
 
 def test_production_never_loads_the_lab() -> None:
-    loaded = loaded_by("import flaskstream; flaskstream.create_blueprint, flaskstream.event_stream, flaskstream.Upstream")
+    loaded = loaded_by(
+        "import flaskstream; flaskstream.create_blueprint, flaskstream.event_stream, flaskstream.Upstream"
+    )
     assert "flaskstream.blueprint" in loaded
     assert not {name for name in loaded if name.startswith(("flaskstream.lab", "flaskstream.doctor"))}
 

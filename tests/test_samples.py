@@ -27,11 +27,18 @@ BACKUP_STEPS, BACKUP_INTERVAL = 11, 0.1  # as samples/legacy/*.py have them
 CHAT = "/assistant/chat?q=My+printer+is+on+fire."
 
 
+def config_of(sample):
+    if sample == "plain_generator":  # the one that asks no model
+        return "python:flaskstream.gunicorn_conf"
+    return "../" * (sample.count("/") + 1) + "gunicorn.conf.py"
+
+
 @contextlib.contextmanager
 def running(sample, **settings):
     """Serve a sample as its first lines say: from its own folder, with the settings of the kit."""
     path = SAMPLES / sample
-    with GunicornProcess(settings, app=f"{path.name}:app", folder=str(path.parent)) as server:
+    app, folder = f"{path.name}:app", str(path.parent)
+    with GunicornProcess(settings, app=app, folder=folder, config=config_of(sample)) as server:
         server.wait_until_it_answers("/no-such-page")
         yield server
 
@@ -231,7 +238,7 @@ def test_without_an_upstream_the_embedded_model_answers(sample):
 
 @pytest.mark.parametrize("sample", APPS)
 def test_the_command_is_the_one_that_is_tested_here(sample):
-    command = f"gunicorn -c python:flaskstream.gunicorn_conf {sample.split('/')[-1]}:app\n"
+    command = f"gunicorn -c {config_of(sample)} {sample.split('/')[-1]}:app\n"
     source = (SAMPLES / f"{sample}.py").read_text("utf-8")
     assert command in source.split('"""')[1]
     assert command in (SAMPLES / "README.md").read_text("utf-8")

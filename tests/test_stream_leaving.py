@@ -10,7 +10,7 @@ import time
 
 import pytest
 from flask import Flask, Response
-from one_view import PATIENCE, app_of, eventually, names_and_data, opened, streamed
+from one_view import PATIENCE, app_of, eventually, opened, streamed
 
 from flaskstream import event_stream
 from flaskstream.testing import open_stream, serve

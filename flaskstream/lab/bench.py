@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Callable, Iterator, Sequence
 from urllib.parse import parse_qsl, urlencode
 
+from flaskstream.debug import MAX_LINES_PER_SECOND
 from flaskstream.lab.drive import Driven, at_once, drive
 from flaskstream.lab.faults import AS_USUAL, Scenario, active_faults
 from flaskstream.lab.gunicorn import DebugLine, GunicornProcess
@@ -80,9 +81,12 @@ class Bench:
         seen = SeenPace.of([driven.pieces for driven in fixed.driven])
         return {case: self._server_run(case, result, seen) for case, result in measured.items()}
 
+    @property
+    def _tokens_per_second(self) -> float:
+        return self._plan.clients * 1000 / self._plan.interval_ms
+
     def _servers_at_once(self) -> int:
-        tokens_per_second = self._plan.clients * 1000 / self._plan.interval_ms
-        return min(max(int(TOKENS_PER_SECOND / tokens_per_second), 1), SERVERS_AT_ONCE)
+        return min(max(int(TOKENS_PER_SECOND / self._tokens_per_second), 1), SERVERS_AT_ONCE)
 
     def _run_batch(self, names: Sequence[str], cases: Sequence[Case]) -> dict[Case, _Measured]:
         self._progress(f"starting gunicorn: {', '.join(names)}")
@@ -153,9 +157,14 @@ class Bench:
             interval=pace.interval,
             clients=tuple(_client_run(one, pace) for one in driven),
             debug_lags=lags,
-            debug_missing=max(sum(len(one.pieces) for one in driven) - len(lags), 0),
+            debug_missing=self._missing(driven, lags),
             upstream_tokens_after_leaving=measured.said_after,
         )
+
+    def _missing(self, driven: Sequence[Driven], lags: Sequence[float]) -> int:
+        if self._tokens_per_second > MAX_LINES_PER_SECOND:
+            return 0  # lines are left out on purpose
+        return max(sum(len(one.pieces) for one in driven) - len(lags), 0)
 
 
 def faults_of(server: str) -> tuple[str, ...]:

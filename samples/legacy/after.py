@@ -1,6 +1,6 @@
 """The helpdesk with flaskstream: every token arrives by itself. Nothing else has changed, the hooks included.
 
-gunicorn -c python:flaskstream.gunicorn_conf after:app
+gunicorn -c ../../gunicorn.conf.py after:app
 """
 
 import os
@@ -17,8 +17,7 @@ from flaskstream import Upstream, create_blueprint, event_stream
 def create_app():
     app = Flask(__name__)
     app.secret_key = "a secret of this sample"
-    # The latter is the embedded model, which the settings of gunicorn start.
-    app.config["MODEL_URL"] = os.environ.get("FLASKSTREAM_UPSTREAM") or os.environ["FLASKSTREAM_EMBEDDED_MODEL_URL"]
+    app.config["MODEL_URL"] = os.environ["FLASKSTREAM_UPSTREAM"]
     db.init_app(app)
     size_log.init_app(app)
     app.register_blueprint(accounts)

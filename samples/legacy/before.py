@@ -1,6 +1,6 @@
 """The helpdesk as it was found: every answer arrives all at once.
 
-gunicorn -c python:flaskstream.gunicorn_conf before:app
+gunicorn -c ../../gunicorn.conf.py before:app
 """
 
 import json
@@ -17,8 +17,7 @@ from flask import Flask, Response, render_template, request, session, stream_wit
 def create_app():
     app = Flask(__name__)
     app.secret_key = "a secret of this sample"
-    # The latter is the embedded model, which the settings of gunicorn start.
-    app.config["MODEL_URL"] = os.environ.get("FLASKSTREAM_UPSTREAM") or os.environ["FLASKSTREAM_EMBEDDED_MODEL_URL"]
+    app.config["MODEL_URL"] = os.environ["FLASKSTREAM_UPSTREAM"]
     db.init_app(app)
     size_log.init_app(app)
     app.register_blueprint(accounts)
