@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import sys
 import threading
 from typing import Any, Callable, Mapping
@@ -22,20 +23,20 @@ from flaskstream.native import is_patched, original
 _SOCKET_KEYS = ("gunicorn.socket", "werkzeug.socket")
 """Where WSGI servers leave the client's socket, those that do."""
 
+VANISHED_SECONDS = 30
+"""A client whose machine lost its power or its network sends no FIN. What was written to it, heartbeats too, may stay
+without an answer for so long; then the connection is dead (TCP_USER_TIMEOUT)."""
+
 Tell = Callable[[bool], None]
 
 
-def client_descriptor(environ: Mapping[str, Any]) -> int | None:
-    """Return the descriptor of the client's socket; `None` where the server offers none: heartbeats have to do."""
-    for key in _SOCKET_KEYS:
-        fileno = getattr(environ.get(key), "fileno", None)
-        if fileno is not None and fileno() >= 0:
-            return int(fileno())
-    return None
+def client_socket(environ: Mapping[str, Any]) -> Any:
+    """Return the client's socket; `None` where the server offers none: then heartbeats have to do."""
+    return next((environ[key] for key in _SOCKET_KEYS if hasattr(environ.get(key), "fileno")), None)
 
 
 class ClientWatch:
-    """Watches the sockets of open streams; one for a process, see `client_watch`."""
+    """Watches the sockets of open streams; one for a process."""
 
     def __init__(self) -> None:
         self._epoll = original("select", "epoll")()
@@ -106,12 +107,30 @@ def _call_when_readable(epoll: Any, callback: Callable[[], None]) -> None:
 
 
 _kept: list[Any] = []
-_watches: dict[int, ClientWatch | None] = {}
+_watches: dict[int, ClientWatch] = {}
 
 
-def client_watch() -> ClientWatch | None:
-    """Return the watch of this process (a forked worker has one of its own); `None` where the system has no epoll."""
-    pid = os.getpid()
+def watch_client(client: Any, tell: Tell) -> Callable[[], None]:
+    """Have `tell` called when the client ends its side, and bound how long a client may be silent that has vanished.
+
+    Args:
+        client: its socket; `None`, or a system without epoll: nothing is watched.
+        tell: see `ClientWatch.watch`.
+
+    Returns:
+        What stops it; any number of times.
+    """
+    if client is None or sys.platform != "linux" or client.fileno() < 0:
+        return _nothing
+    try:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, VANISHED_SECONDS * 1000)
+    except OSError:
+        pass  # a Unix socket, behind a proxy on the same machine
+    pid = os.getpid()  # a forked worker has a watch of its own
     if pid not in _watches:
-        _watches[pid] = ClientWatch() if sys.platform == "linux" else None
-    return _watches[pid]
+        _watches[pid] = ClientWatch()
+    return _watches[pid].watch(client.fileno(), tell)
+
+
+def _nothing() -> None:
+    """Stop nothing: nothing was watched."""

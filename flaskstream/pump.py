@@ -9,11 +9,13 @@ that one thread, and nobody else ever calls its `next()`.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
+from collections import deque
 from typing import Any, Callable, Iterator
 
-from flaskstream.errors import FlaskStreamError
+from flaskstream.errors import FlaskStreamError, UpstreamError
+from flaskstream.interrupt import Interrupts
+from flaskstream.native import is_patched
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +23,9 @@ Prepare = Callable[[Iterator[Any]], Iterator[Any]]
 Run = Callable[[Callable[[], None]], None]
 
 
-class _Signal:
+class Signal:
+    """What `take` returns in place of an item."""
+
     def __init__(self, name: str) -> None:
         self._name = name
 
@@ -29,9 +33,9 @@ class _Signal:
         return self._name
 
 
-NOTHING = _Signal("NOTHING")
+NOTHING = Signal("NOTHING")
 """No item came in the time given."""
-ENDED = _Signal("ENDED")
+ENDED = Signal("ENDED")
 """The generator ended by itself; no item will come."""
 
 
@@ -62,6 +66,7 @@ class Pump:
         self._filled = threading.Lock()  # free: the slot holds something
         self._filled.acquire()
         self._slot: Any = NOTHING
+        self._signals: deque[Signal] = deque()
         self._failure: BaseException | None = None
         self._closed = False
         self._is_over = False
@@ -70,9 +75,16 @@ class Pump:
 
     def peek(self, timeout: float | None) -> Any:
         """Do as `take` does, and leave the item where it is."""
-        if not self._filled.acquire(timeout=-1 if timeout is None else timeout):
+        while self._filled.acquire(timeout=-1 if timeout is None else timeout):
+            signal = self._signals.popleft() if self._signals else None
+            if self._signals or self._slot is not NOTHING:
+                _free(self._filled)
+            if signal is not None:
+                return signal
+            if self._slot is not NOTHING:  # else its signal has been taken already, by who came before
+                break
+        else:
             return NOTHING
-        self._filled.release()
         if self._slot is ENDED and self._failure is not None:
             failure, self._failure = self._failure, None
             raise _as_exception(failure)
@@ -81,22 +93,31 @@ class Pump:
     def take(self, timeout: float | None) -> Any:
         """Return the next item, `NOTHING` after `timeout` seconds (`None`: wait for it), or `ENDED`.
 
+        A signal that `wake` was given comes before any item.
+
         Raises:
             Exception: whatever the generator raised; once.
             GeneratorFailed: what it raised was no `Exception`.
         """
         item = self.peek(timeout)
-        if item is not NOTHING and item is not ENDED:
+        if not isinstance(item, Signal):
             self._filled.acquire()
             self._slot = NOTHING
+            if self._signals:
+                _free(self._filled)
             _free(self._room)
         return item
+
+    def wake(self, signal: Signal) -> None:
+        """Have whoever takes get this, now. From any thread, and without waiting."""
+        self._signals.append(signal)
+        _free(self._filled)
 
     def close(self) -> None:
         """Have the generator closed, in its own thread and without waiting for it. Any number of times.
 
-        Under gevent a generator that waits is interrupted by `GeneratorExit` where it waits. A real thread
-        cannot be interrupted: there, the generator is closed when it yields next.
+        Under gevent a generator that waits is interrupted by `GeneratorExit` where it waits. In a real thread only
+        its wait for an `Upstream` is; whatever else it waits for, it is closed when it yields next.
         """
         if not self._closed:
             self._closed = True
@@ -159,7 +180,7 @@ class Pump:
         """Keep the first error for whoever takes; once nobody does, a user's error goes to the log."""
         if not self._closed:
             self._failure = self._failure or error
-        elif not isinstance(error, GeneratorExit):
+        elif not isinstance(error, (GeneratorExit, UpstreamError)):  # the latter: interrupted in its wait for one
             log.warning("a generator failed while it was closed: %r", error, exc_info=error)
 
 
@@ -184,10 +205,11 @@ def _free(lock: threading.Lock) -> None:
 
 def _start(target: Callable[[], None], may_interrupt: Callable[[], bool]) -> Callable[[], Any]:
     """Run the target in a thread or greenlet; return what interrupts its waiting, if it still may be then."""
-    monkey = sys.modules.get("gevent.monkey")
-    if monkey is None or not monkey.is_module_patched("threading"):
-        threading.Thread(target=target, name="flaskstream-pump", daemon=True).start()
-        return _nothing
+    if not is_patched():
+        interrupts = Interrupts()
+        thread = threading.Thread(target=interrupts.run, args=(target,), name="flaskstream-pump", daemon=True)
+        thread.start()
+        return interrupts.interrupt
     import gevent
 
     greenlet = gevent.spawn(target)

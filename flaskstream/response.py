@@ -13,6 +13,7 @@ from flask import Response, after_this_request, current_app, jsonify, request
 
 from flaskstream.contexts import Carrier
 from flaskstream.debug import DebugPrinter
+from flaskstream.disconnect import client_socket
 from flaskstream.errors import FlaskStreamError, InvalidEvent, InvalidSetting, UpstreamStatus
 from flaskstream.pump import Pump
 from flaskstream.sse import Event
@@ -137,6 +138,7 @@ def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions) 
         printer=settings.printer,
         on_end=settings.on_end,
         started_at=carrier.made_at,
+        client=client_socket(request.environ),
     )
     _close_if_replaced_by_an_error(stream)
     if settings.status_grace:

@@ -8,10 +8,17 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterator
 
 from flaskstream.debug import DebugPrinter
-from flaskstream.pump import ENDED, NOTHING, Pump
+from flaskstream.disconnect import watch_client
+from flaskstream.pump import ENDED, NOTHING, Pump, Signal
 from flaskstream.wire import HEARTBEAT, Wire, describe
 
 log = logging.getLogger(__name__)
+
+
+CLIENT_ENDED = Signal("CLIENT_ENDED")
+"""The client has shut down its side. Whether it still reads shows when something is written to it."""
+CLIENT_GONE = Signal("CLIENT_GONE")
+"""Its connection is dead."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,7 @@ class Stream:
         printer: prints a line for each event; `None`: no lines.
         on_end: called with the report. It runs in the server's thread, outside of the request.
         started_at: when the request came, in seconds of the monotonic clock; `None`: now.
+        client: the client's socket, to notice at once that it has gone; `None`: the next writes will notice.
     """
 
     def __init__(
@@ -96,6 +104,7 @@ class Stream:
         printer: DebugPrinter | None = None,
         on_end: Callable[[StreamReport], None] | None = None,
         started_at: float | None = None,
+        client: Any = None,
     ) -> None:
         self.stream_id = stream_id
         self._pump = pump
@@ -104,6 +113,9 @@ class Stream:
         # Functions, and no methods: a generator that held this stream would keep it alive when it is dropped.
         self._frames = _with_end(_frames(pump, wire, self._tally, heartbeat, printer), wire, self._tally)
         self._is_closed = False
+        # `wake` alone, and not this stream: what holds the socket must not keep a dropped stream alive.
+        wake = pump.wake
+        self._stop_watching = watch_client(client, lambda is_dead: wake(CLIENT_GONE if is_dead else CLIENT_ENDED))
 
     def wait_for_first_item(self, seconds: float) -> None:
         """Wait for the first item, as long as its failure can still become an HTTP status.
@@ -112,7 +124,8 @@ class Stream:
             Exception: what the generator raised before its first item.
         """
         try:
-            self._pump.peek(seconds)
+            if self._pump.peek(seconds) is CLIENT_GONE:
+                self._pump.wake(CLIENT_GONE)  # for the frames, which end with it
         except Exception as error:
             self._tally.fail(error)
             self.close()
@@ -135,6 +148,7 @@ class Stream:
         if self._is_closed:
             return
         self._is_closed = True
+        self._stop_watching()
         self._pump.close()
         if self._on_end is not None:
             try:
@@ -149,6 +163,8 @@ class Stream:
 def _with_end(frames: Iterator[bytes], wire: Wire, tally: _Tally) -> Iterator[bytes]:
     try:
         yield from frames
+    except _ClientGone:
+        return  # nobody reads an end
     except Exception as error:  # and not GeneratorExit: then the client has gone, and nothing may be yielded
         log.error("stream %s failed: %r", tally.stream_id, error, exc_info=error)
         tally.fail(error)
@@ -168,12 +184,19 @@ def _frames(
     item = pump.take(0)
     if item is NOTHING:
         yield wire.comment("open")  # the headers leave with the first byte
+        item = pump.take(heartbeat)
     while item is not ENDED:
-        if item is not NOTHING:
+        if item is CLIENT_GONE:
+            raise _ClientGone
+        if isinstance(item, Signal):
+            yield wire.comment(HEARTBEAT)  # after a silence, or to hear from the client whether it has gone
+        else:
             yield _frame(item, wire, tally, printer)
         item = pump.take(heartbeat)
-        if item is NOTHING:
-            yield wire.comment(HEARTBEAT)
+
+
+class _ClientGone(Exception):
+    pass
 
 
 def _frame(item: Any, wire: Wire, tally: _Tally, printer: DebugPrinter | None) -> bytes:

@@ -250,7 +250,7 @@ class Answer:
     def close(self) -> None:
         """Close the connection, unless the body was read to its end: then it is kept for the next request."""
         if self._body is not None:
-            self._body.be_patient_again()
+            self._body.release()
         self.response.close()
 
     def __enter__(self) -> Answer:

@@ -11,6 +11,7 @@ import socket
 from typing import Any, Callable
 
 from flaskstream.errors import UpstreamError, UpstreamTruncated
+from flaskstream.interrupt import waits_for, waits_no_longer
 
 READ_BYTES = 64 * 1024
 """At most this much is taken at once: what one `recv` of a fast upstream gives; no read waits to fill it."""
@@ -30,6 +31,7 @@ class Body:
         _check_coding(raw)
         self._socket = _socket_of(raw)
         self._patience = self._socket.gettimeout() if self._socket is not None else None
+        waits_for(self, lambda: self._socket)
         self.read: Callable[[], bytes]
         if hasattr(raw, "read1"):  # urllib3 2.2 on
             self.read = lambda: raw.read1(READ_BYTES, decode_content=True) or b""
@@ -40,8 +42,9 @@ class Body:
         """Have each read from now on wait no longer than this, and never longer than before."""
         self._set_timeout(seconds if self._patience is None else min(seconds, self._patience))
 
-    def be_patient_again(self) -> None:
-        """Undo `wait_at_most`, for the connection's next request."""
+    def release(self) -> None:
+        """Be done with it: the connection is its next request's."""
+        waits_no_longer(self)
         self._set_timeout(self._patience)
 
     def _set_timeout(self, seconds: float | None) -> None:
@@ -69,13 +72,12 @@ class _LegacyReader:
 
     def _read_coded(self) -> bytes:
         data: bytes = self._response.read1(READ_BYTES)
-        missing = getattr(self._response, "length", None)  # of what Content-Length promised
         if data:
-            if missing == 0:
-                self._response.close()  # Python before 3.12 leaves that to a read that finds nothing
             return data
+        missing = getattr(self._response, "length", None)  # of what Content-Length promised
         if missing:
             raise UpstreamTruncated(f"expected {missing} more bytes from the upstream, got its end")
+        self._response.close()  # Python before 3.12 does not, and whoever gets the connection next depends on it
         self._raw.release_conn()
         return b""
 

@@ -13,6 +13,8 @@ from typing import Any
 import urllib3
 from requests.adapters import HTTPAdapter
 
+from flaskstream.interrupt import waits_for, waits_no_longer
+
 KEPT_SECONDS = 1.5
 """gunicorn closes an idle connection after 2 s, uvicorn, Node and Apache after 5 s, others later."""
 
@@ -34,6 +36,7 @@ class _Fresh:
     """Notes when a connection is put back, and closes it if it is too old when it is taken out: it then opens anew."""
 
     def _put_conn(self, conn: Any) -> None:
+        waits_no_longer(conn)
         if conn is not None:
             conn.idle_since = time.monotonic()
         super()._put_conn(conn)  # type: ignore[misc]
@@ -42,6 +45,7 @@ class _Fresh:
         conn = super()._get_conn(timeout)  # type: ignore[misc]
         if time.monotonic() - getattr(conn, "idle_since", float("inf")) > KEPT_SECONDS:
             conn.close()
+        waits_for(conn, lambda: getattr(conn, "sock", None))
         return conn
 
 

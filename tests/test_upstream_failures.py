@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 from contextlib import closing
 
 import pytest
 from answer_vectors import DONE
 from conftest import API_KEY
-from raw_upstream import FRAMINGS, Pause, RawUpstream, answer, body_of, head
+from raw_upstream import FRAMINGS, Pause, RawUpstream, answer, body_of, chunk, head
 
-from flaskstream.errors import MAX_ERROR_BODY_BYTES, IdleTimeout, UpstreamRefused, UpstreamStatus, UpstreamTimeout
+from flaskstream.errors import (
+    MAX_ERROR_BODY_BYTES,
+    IdleTimeout,
+    UpstreamRefused,
+    UpstreamStatus,
+    UpstreamTimeout,
+    UpstreamTruncated,
+)
 from flaskstream.upstream import ERROR_BODY_SECONDS, Upstream
 
 PROBLEM = b'{"error": {"message": "no"}}'
@@ -77,6 +85,26 @@ def test_bytes_that_come_often_enough_may_come_for_longer_than_the_idle_limit(ra
     steps = [head("close"), *[b": ping\n\n", Pause(idle / 5)] * 7]
     with closing(Upstream(raw_upstream.url, idle_timeout=idle)) as upstream:
         assert body_of(upstream, raw_upstream.plays(*steps, end="fin")) == b": ping\n\n" * 7
+
+
+@pytest.mark.parametrize("how", ["fin", "reset"])
+@pytest.mark.parametrize(
+    "cut",
+    [
+        head("length", length=9) + b"half",
+        head("length", "Content-Encoding: gzip", length=99) + gzip.compress(b"whole"),
+        head("chunked") + b"9\r\nhalf",
+        head("chunked") + chunk(b"whole"),
+        head("chunked") + chunk(b"whole") + b"4",
+    ],
+    ids=["length", "length_gzip", "chunk", "no_final_chunk", "half_a_size"],
+)
+def test_a_body_that_ends_before_its_framing_is_truncated(
+    upstream: Upstream, raw_upstream: RawUpstream, cut: bytes, how: str
+) -> None:
+    with pytest.raises(UpstreamTruncated) as caught:
+        body_of(upstream, raw_upstream.plays(cut, end=how))
+    assert caught.value.code == "upstream_truncated"
 
 
 # Error statuses
