@@ -9,6 +9,7 @@ from flaskstream.gunicorn_conf import (  # noqa: F401 - gunicorn looks for these
     graceful_timeout,
     keepalive,
     max_requests,
+    post_worker_init,
     preload_app,
     timeout,
     worker_class,

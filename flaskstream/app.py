@@ -52,6 +52,8 @@ def _add_fixed(app: Flask, settings: Settings) -> None:
         debug=True,
         heartbeat=settings.heartbeat,
         status_grace=settings.status_grace,
+        max_duration=settings.max_duration,
+        max_streams=settings.max_streams,
         printer=DebugPrinter() if settings.debug_print else None,
     )
     app.register_blueprint(blueprint, url_prefix=PREFIX)

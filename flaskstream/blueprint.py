@@ -11,9 +11,9 @@ from flask import Blueprint, Response, jsonify, request
 from flaskstream.contexts import Carrier
 from flaskstream.debug import DebugPrinter
 from flaskstream.errors import FlaskStreamError, InvalidSetting
+from flaskstream.options import StreamOptions, StreamReport
 from flaskstream.relay import FaithfulWire, Relay
-from flaskstream.response import StreamOptions, error_response, event_stream, respond
-from flaskstream.stream import StreamReport
+from flaskstream.response import error_response, event_stream, respond
 from flaskstream.upstream import Upstream
 
 
@@ -26,6 +26,8 @@ def create_blueprint(
     relay: Relay | None = None,
     heartbeat: float = 15.0,
     status_grace: float = 5.0,
+    max_duration: float = 0.0,
+    max_streams: int | None = None,
     printer: DebugPrinter | None = None,
     on_end: Callable[[StreamReport], None] | None = None,
 ) -> Blueprint:
@@ -41,7 +43,7 @@ def create_blueprint(
         name: of the blueprint; two of them in one app need two names.
         debug: for demonstrations: a client of `/chat` may choose the model. Nothing of the kind in production.
         relay: in place of an upstream: one that was made by hand.
-        heartbeat, status_grace, printer, on_end: see `StreamOptions`; for every route.
+        heartbeat, status_grace, max_duration, max_streams, printer, on_end: see `StreamOptions`; for every route.
 
     Raises:
         InvalidSetting: there is neither an upstream nor a relay, or a store was named.
@@ -55,6 +57,8 @@ def create_blueprint(
     options: dict[str, Any] = {
         "heartbeat": heartbeat,
         "status_grace": status_grace,
+        "max_duration": max_duration,
+        "max_streams": max_streams,
         "printer": printer,
         "on_end": on_end,
     }

@@ -42,6 +42,30 @@ class EventTooLarge(FlaskStreamError):
     message = "The upstream sent an event that is too large."
 
 
+class TooManyStreams(FlaskStreamError):
+    """This worker has as many open streams as it may have."""
+
+    code = "too_many_streams"
+    status = 503
+    message = "The server has too many open streams. Try again in a moment."
+
+
+class ShuttingDown(FlaskStreamError):
+    """This worker is being stopped, by a deploy for instance."""
+
+    code = "shutting_down"
+    status = 503
+    message = "The server is being restarted, and the answer was not complete in time."
+
+
+class MaxDuration(FlaskStreamError):
+    """The stream is as old as a stream may become."""
+
+    code = "max_duration"
+    status = 504
+    message = "The stream has lasted for as long as one may."
+
+
 class UpstreamError(FlaskStreamError):
     """The upstream failed, or what it sent is not what this dialect looks like."""
 

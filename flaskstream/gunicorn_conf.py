@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 from flaskstream.settings import Settings
 
@@ -84,10 +85,11 @@ worker_connections = 1000
 # streams are. A sync worker gives none while it sends: every longer stream is cut.
 timeout = 30 if _settings.mode == "fixed" else _broken["timeout"]
 
-# Seconds that open streams get to end by themselves when the worker is told to stop, before they are cut.
+# Seconds that a worker gets to end when it is told to stop, before what is still open is cut. Open streams may finish
+# for a quarter of it, and end with `event: error` (shutting_down) then.
 graceful_timeout = 30 if _settings.mode == "fixed" else _broken["timeout"]
 
-# Requests after which a worker is replaced; 0: never. A replaced worker cuts the streams that outlast graceful_timeout.
+# Requests after which a worker is replaced; 0: never. Its open streams end as at a deploy.
 max_requests = 0
 
 # Seconds for which an idle connection is kept for the browser's next request.
@@ -101,3 +103,10 @@ worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 # Load the app before the workers are forked. In the broken mode their start must not count against a short timeout.
 preload_app = worker_class == "sync"
+
+
+def post_worker_init(worker: Any) -> None:
+    """Have the open streams of this worker end in time when it stops."""
+    from flaskstream.deploy import watch_worker
+
+    watch_worker(worker)

@@ -5,69 +5,28 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+import random
 import secrets
-from dataclasses import dataclass, field
-from typing import Any, Callable, TypeVar, cast, overload
+from typing import Any, Callable, Iterator, TypeVar, cast, overload
 
 from flask import Response, after_this_request, current_app, jsonify, request
 
 from flaskstream.contexts import Carrier
-from flaskstream.debug import DebugPrinter
-from flaskstream.disconnect import client_socket
-from flaskstream.errors import FlaskStreamError, InvalidEvent, InvalidSetting, UpstreamStatus
+from flaskstream.disconnect import client_socket, watch_client
+from flaskstream.errors import FlaskStreamError, UpstreamStatus
+from flaskstream.open_streams import OPEN_STREAMS
+from flaskstream.options import StreamOptions
 from flaskstream.pump import Pump
-from flaskstream.sse import Event
-from flaskstream.stream import Stream, StreamReport
+from flaskstream.stream import CLIENT_ENDED, CLIENT_GONE, STOPPING, Stream
 from flaskstream.unbuffered import STREAM_HEADERS, response_class
 from flaskstream.wire import EventWire, Wire, describe, is_done_id
 
 log = logging.getLogger(__name__)
 
+_MAX_RETRY_AFTER = 5
+"""Seconds; each client is told another number up to this, so that they do not all come back at once."""
+
 View = TypeVar("View", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class StreamOptions:
-    """The options of `event_stream`.
-
-    Attributes:
-        heartbeat: seconds of silence after which a comment is sent, so that no proxy takes the stream for dead
-            (the shortest common limit is 30 s) and a client that has gone is noticed; 0: never.
-        status_grace: seconds for which the first event is awaited before the 200 goes out: a failure in that time is
-            a real HTTP status. After it a first comment is sent instead. 0: the 200 goes out at once.
-        keep_context: keep `request`, `session` and `g` available in the generator (`stream_with_context`). `g` holds
-            what the view and its hooks have put there, without what can be closed, such as a connection to a
-            database: the end of the view closes that. The generator makes its own, and when it has ended the teardown
-            functions run a second time, for that. `False`: it runs outside of Flask, and pins nothing.
-        retry: how long a client waits before it reconnects, in milliseconds; `None`: its own default.
-        charset: send `text/event-stream; charset=utf-8`. Some proxies stream only the bare type, which is UTF-8
-            by definition; clients that guess an encoding from the header (requests) want the long one.
-        printer: prints a line for each event; see `flaskstream.debug`.
-        on_end: called once with the `StreamReport` of each stream.
-    """
-
-    heartbeat: float = 15.0
-    status_grace: float = 5.0
-    keep_context: bool = True
-    retry: int | None = 3000
-    charset: bool = False
-    printer: DebugPrinter | None = field(default=None, compare=False)
-    on_end: Callable[[StreamReport], None] | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("heartbeat", "status_grace"):
-            seconds = getattr(self, name)
-            if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < float("inf"):
-                raise InvalidSetting(f"{name}: expected seconds (0 or more), got {seconds!r}")
-        try:
-            Event("-", retry=self.retry)
-        except InvalidEvent as error:
-            raise InvalidSetting(str(error)) from None
-
-    @property
-    def content_type(self) -> str:
-        """The value of the `Content-Type` header."""
-        return "text/event-stream; charset=utf-8" if self.charset else "text/event-stream"
 
 
 @overload
@@ -129,17 +88,12 @@ def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions) 
     if not hasattr(items, "__next__"):
         return result
     carrier.refuse_held(items)
-    pump = Pump(items, prepare=lambda source: carrier.hold(wire.items(source)), run=carrier.run)
-    stream = Stream(
-        pump,
-        wire,
-        secrets.token_hex(8),
-        heartbeat=settings.heartbeat or None,
-        printer=settings.printer,
-        on_end=settings.on_end,
-        started_at=carrier.made_at,
-        client=client_socket(request.environ),
-    )
+    stream_id = secrets.token_hex(8)
+    try:
+        stream = _start_stream(items, carrier, wire, settings, stream_id)
+    except FlaskStreamError as error:
+        getattr(items, "close", lambda: None)()
+        return error_response(error, stream_id)
     _close_if_replaced_by_an_error(stream)
     if settings.status_grace:
         try:
@@ -149,6 +103,21 @@ def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions) 
     streaming_class = response_class(current_app.response_class)
     response = streaming_class(stream, settings.content_type, current_app.debug)
     return (response, *rest) if rest else response
+
+
+def _start_stream(
+    items: Iterator[Any], carrier: Carrier, wire: Wire, settings: StreamOptions, stream_id: str
+) -> Stream:
+    """Start the generator, and have the stream told of what may end it. Raises `FlaskStreamError`: it is refused."""
+    place = OPEN_STREAMS.enter(settings.max_streams)
+    pump = Pump(items, prepare=lambda source: carrier.hold(wire.items(source)), run=carrier.run)
+    # `wake` alone, and not the stream: what holds a socket must not keep a stream alive that was dropped.
+    wake = pump.wake
+    place.when_stopping(lambda: wake(STOPPING))
+    stop_watching = watch_client(
+        client_socket(request.environ), lambda is_dead: wake(CLIENT_GONE if is_dead else CLIENT_ENDED)
+    )
+    return Stream(pump, wire, stream_id, settings, started_at=carrier.made_at, at_end=(stop_watching, place.leave))
 
 
 def _close_if_replaced_by_an_error(stream: Stream) -> None:
@@ -176,6 +145,8 @@ def error_response(error: FlaskStreamError, error_id: str) -> Response:
     response.headers["X-Content-Type-Options"] = "nosniff"
     if isinstance(error, UpstreamStatus):
         response.headers.update(error.headers)
+    elif error.status == 503:
+        response.headers["Retry-After"] = str(random.randint(1, _MAX_RETRY_AFTER))
     return response
 
 

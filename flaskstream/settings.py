@@ -30,6 +30,8 @@ class Settings:
         heartbeat: a comment after this long without an event; 0: none.
         status_grace: how long an early failure may still become a real HTTP status; 0: the 200 goes out at once.
         idle_timeout: how long the upstream may say nothing.
+        max_duration: after which a stream is ended; 0: never.
+        max_streams: that may be open in one worker; `None`: any number.
         debug_print: print a line for each event.
     """
 
@@ -41,6 +43,8 @@ class Settings:
     heartbeat: float = 15.0
     status_grace: float = 5.0
     idle_timeout: float = 60.0
+    max_duration: float = 0.0
+    max_streams: int | None = None
     debug_print: bool = False
 
     @classmethod
@@ -108,6 +112,12 @@ def _seconds(variable: str, raw: str) -> float:
     return seconds
 
 
+def _count(variable: str, raw: str) -> int:
+    if not (raw.isascii() and raw.isdecimal() and int(raw[:9]) >= 1 and len(raw) < 9):
+        raise InvalidSetting(f"{variable}: expected a number from 1 on, got {raw!r}")
+    return int(raw)
+
+
 def _flag(variable: str, raw: str) -> bool:
     if raw not in ("0", "1"):
         raise InvalidSetting(f"{variable}: expected 0 or 1, got {raw!r}")
@@ -127,6 +137,8 @@ _READERS: dict[str, Callable[[str, str], object]] = {
     "heartbeat": _seconds,
     "status_grace": _seconds,
     "idle_timeout": _seconds,
+    "max_duration": _seconds,
+    "max_streams": _count,
     "debug_print": _flag,
     "store": _no_store,
 }

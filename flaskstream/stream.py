@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Sequence
 
 from flaskstream.debug import DebugPrinter
-from flaskstream.disconnect import watch_client
+from flaskstream.errors import MaxDuration, ShuttingDown
+from flaskstream.options import StreamOptions, StreamReport
 from flaskstream.pump import ENDED, NOTHING, Pump, Signal
 from flaskstream.wire import HEARTBEAT, Wire, describe
 
@@ -19,41 +19,20 @@ CLIENT_ENDED = Signal("CLIENT_ENDED")
 """The client has shut down its side. Whether it still reads shows when something is written to it."""
 CLIENT_GONE = Signal("CLIENT_GONE")
 """Its connection is dead."""
-
-
-@dataclass(frozen=True)
-class StreamReport:
-    """How a stream went; given to `on_end`, once for each stream.
-
-    Attributes:
-        stream_id: the id in the log, in debug lines and in the client's `event: error`.
-        reason: "done", "error" or "client_gone".
-        code: of the error; `None` without one.
-        events: that were handed to the server, without heartbeats and the closing event.
-        bytes: of these events, before chunking and compression.
-        first_event_ms: from the request to the first event; `None`: there was none.
-        duration_ms: from the request to the end.
-    """
-
-    stream_id: str
-    reason: str
-    code: str | None
-    events: int
-    bytes: int
-    first_event_ms: float | None
-    duration_ms: float
+STOPPING = Signal("STOPPING")
+"""The process stops."""
 
 
 class _Tally:
     """What a stream's report will say, while it is not yet known."""
 
-    def __init__(self, stream_id: str, started_at: float | None) -> None:
+    def __init__(self, stream_id: str, started_at: float) -> None:
         self.stream_id = stream_id
         self.events = 0
         self.reason = "client_gone"
         self._code: str | None = None
         self._bytes = 0
-        self._started_at = time.monotonic() if started_at is None else started_at
+        self._started_at = started_at
         self._first_event_ms: float | None = None
 
     def count(self, frame: bytes) -> None:
@@ -88,11 +67,9 @@ class Stream:
         pump: where the items come from.
         wire: how they are written.
         stream_id: for the log, the debug lines and the client's error event.
-        heartbeat: seconds of silence after which a comment goes out; `None`: never.
-        printer: prints a line for each event; `None`: no lines.
-        on_end: called with the report. It runs in the server's thread, outside of the request.
-        started_at: when the request came, in seconds of the monotonic clock; `None`: now.
-        client: the client's socket, to notice at once that it has gone; `None`: the next writes will notice.
+        options: see `StreamOptions`.
+        started_at: when the request came, in seconds of the monotonic clock.
+        at_end: called when it has ended, in this order.
     """
 
     def __init__(
@@ -100,22 +77,19 @@ class Stream:
         pump: Pump,
         wire: Wire,
         stream_id: str,
-        heartbeat: float | None = None,
-        printer: DebugPrinter | None = None,
-        on_end: Callable[[StreamReport], None] | None = None,
-        started_at: float | None = None,
-        client: Any = None,
+        options: StreamOptions,
+        started_at: float,
+        at_end: Sequence[Callable[[], None]] = (),
     ) -> None:
         self.stream_id = stream_id
         self._pump = pump
-        self._on_end = on_end
+        self._at_end = at_end
+        self._on_end = options.on_end
         self._tally = _Tally(stream_id, started_at)
         # Functions, and no methods: a generator that held this stream would keep it alive when it is dropped.
-        self._frames = _with_end(_frames(pump, wire, self._tally, heartbeat, printer), wire, self._tally)
+        frames = _frames(pump, wire, self._tally, _Waits(options, started_at), options.printer)
+        self._frames = _with_end(frames, wire, self._tally)
         self._is_closed = False
-        # `wake` alone, and not this stream: what holds the socket must not keep a dropped stream alive.
-        wake = pump.wake
-        self._stop_watching = watch_client(client, lambda is_dead: wake(CLIENT_GONE if is_dead else CLIENT_ENDED))
 
     def wait_for_first_item(self, seconds: float) -> None:
         """Wait for the first item, as long as its failure can still become an HTTP status.
@@ -148,7 +122,8 @@ class Stream:
         if self._is_closed:
             return
         self._is_closed = True
-        self._stop_watching()
+        for release in self._at_end:
+            release()
         self._pump.close()
         if self._on_end is not None:
             try:
@@ -178,25 +153,42 @@ def _with_end(frames: Iterator[bytes], wire: Wire, tally: _Tally) -> Iterator[by
             yield last
 
 
-def _frames(
-    pump: Pump, wire: Wire, tally: _Tally, heartbeat: float | None, printer: DebugPrinter | None
-) -> Iterator[bytes]:
+def _frames(pump: Pump, wire: Wire, tally: _Tally, waits: _Waits, printer: DebugPrinter | None) -> Iterator[bytes]:
     item = pump.take(0)
     if item is NOTHING:
         yield wire.comment("open")  # the headers leave with the first byte
-        item = pump.take(heartbeat)
+        item = pump.take(waits.next())
     while item is not ENDED:
         if item is CLIENT_GONE:
             raise _ClientGone
+        if item is STOPPING:
+            raise ShuttingDown("expected the end of the generator in time, got the end of this worker")
         if isinstance(item, Signal):
             yield wire.comment(HEARTBEAT)  # after a silence, or to hear from the client whether it has gone
         else:
             yield _frame(item, wire, tally, printer)
-        item = pump.take(heartbeat)
+        item = pump.take(waits.next())
 
 
 class _ClientGone(Exception):
     pass
+
+
+class _Waits:
+    """How long to wait for the next item."""
+
+    def __init__(self, options: StreamOptions, started_at: float) -> None:
+        self._heartbeat = options.heartbeat or None
+        self._max_duration = options.max_duration
+        self._deadline = started_at + options.max_duration if options.max_duration else None
+
+    def next(self) -> float | None:
+        if self._deadline is None:
+            return self._heartbeat
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise MaxDuration(f"expected the end of the generator within {self._max_duration:g} s, got none")
+        return left if self._heartbeat is None else min(left, self._heartbeat)
 
 
 def _frame(item: Any, wire: Wire, tally: _Tally, printer: DebugPrinter | None) -> bytes:

@@ -14,7 +14,10 @@ PACKAGE = pathlib.Path(__file__).parent.parent / "flaskstream"
 
 PURE = ("errors", "sse", "dialects", "wire")
 UPSTREAM = ("upstream_errors", "upstream_body", "upstream_pool", "upstream")
-INPUT_OUTPUT = ("settings", "native", "interrupt", "disconnect", "debug", "pump", "stream", *UPSTREAM, "relay")
+INPUT_OUTPUT = (
+    *("settings", "native", "interrupt", "disconnect", "open_streams", "deploy", "options"),
+    *("debug", "pump", "stream", *UPSTREAM, "relay"),
+)
 FLASK = ("contexts", "unbuffered", "response", "blueprint")
 DOCTOR = ("doctor",)
 EDGES = ("app", "gunicorn_conf", "lab", "testing", "cli", "__main__", "__init__")

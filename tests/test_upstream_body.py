@@ -99,7 +99,7 @@ def test_a_read_waits_no_longer_than_before_and_the_next_request_as_long_as_ever
     body = Body(raw(connection))
     body.wait_at_most(asked)
     assert connection.gettimeout() == during
-    body.be_patient_again()
+    body.release()
     assert connection.gettimeout() == before
 
 

@@ -136,6 +136,10 @@ class GunicornProcess:
             if match
         )
 
+    def wait_until_it_ends(self, seconds: float) -> None:
+        """Wait for the end of the master. Raises `subprocess.TimeoutExpired`: it goes on."""
+        self._process.wait(seconds)
+
     def terminate(self) -> None:
         """Tell it to end, and do not wait."""
         if self._process.poll() is None:
