@@ -29,7 +29,7 @@ serve: $(VENV)/.installed
 	$(VENV)/bin/gunicorn -c gunicorn.conf.py wsgi:app
 
 serve-broken: $(VENV)/.installed
-	FLASKSTREAM_MODE=broken $(VENV)/bin/gunicorn -c gunicorn.conf.py --bind 127.0.0.1:8001 wsgi:app
+	exec env FLASKSTREAM_MODE=broken $(VENV)/bin/gunicorn -c gunicorn.conf.py --bind 127.0.0.1:8001 wsgi:app
 
 test: lint test-install test-current test-oldest
 
@@ -45,7 +45,7 @@ test-install: setup.cfg pyproject.toml
 	$(EMPTY)/bin/pip install --quiet .
 	cd $(EMPTY) && bin/flaskstream compare --faults none --clients 2 --tokens 12 --html compare.html
 	cd $(EMPTY) && bin/python -c 'import flaskstream, os; os.stat(os.path.join(flaskstream.__path__[0], "py.typed"))'
-	rm -rf $(EMPTY)
+	rm -rf $(EMPTY) build
 
 test-current: $(VENV)/.installed-test
 	$(RUN) $(VENV)/bin/python -m pytest $(ARGS)
@@ -63,12 +63,13 @@ format: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check --fix .
 
 $(VENV)/.installed: setup.cfg pyproject.toml
+	@echo "installing into $(VENV), once: about half a minute"
 	$(NEW_VENV) $(PYTHON) $(VENV)
 	$(VENV)/bin/pip install --quiet --editable .
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	$(VENV)/bin/pip install --quiet --editable '.[test,lint]'
+	$(VENV)/bin/pip install --quiet --editable '.[test,lint,peers]'
 	touch $@
 
 $(OLDEST)/.installed-test: setup.cfg pyproject.toml tests/oldest.txt

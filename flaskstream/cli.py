@@ -34,7 +34,7 @@ EXIT_SIGNAL = 128
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="flaskstream")
 def main() -> None:
-    """Stream model tokens from Flask to the browser one by one, and see which hop holds them."""
+    """Stream model tokens from Flask to the browser one by one, and see which mistake holds them back."""
 
 
 def _page(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -94,12 +94,18 @@ def _measured(plan: Plan) -> Comparison:
     from flaskstream.lab.processes import ProcessFailed
 
     progress = _Progress()
+    came: list[int] = []
     try:
-        with _signals_raise():
+        with _signals_raise(came):
             comparison = measure(plan, progress)
-    except (ProcessFailed, _Interrupted) as error:
+    except BaseException as error:
         progress.clear()
-        _fail(str(error), error.exit_code if isinstance(error, _Interrupted) else EXIT_NOT_MEASURED)
+        if came:  # whatever became of the exception that the signal raised, somewhere in the middle
+            name = signal.Signals(came[0]).name
+            _fail(f"interrupted by {name}; all that was started has ended", EXIT_SIGNAL + came[0])
+        if isinstance(error, ProcessFailed):
+            _fail(str(error), EXIT_NOT_MEASURED)
+        raise
     progress.clear()
     return comparison
 
@@ -149,20 +155,20 @@ class _Progress:
 class _Interrupted(BaseException):
     """A signal that ends the command, after what it started."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__(f"interrupted by {signal.Signals(number).name}; all that was started has ended")
-        self.exit_code = EXIT_SIGNAL + number
-
 
 @contextlib.contextmanager
-def _signals_raise() -> Iterator[None]:
+def _signals_raise(came: list[int]) -> Iterator[None]:
     """Have a signal that would end this process raise `_Interrupted` instead, so that it can tidy up.
+
+    The numbers of those that came are added to the list: the exception itself may not get through, for what it
+    interrupts may raise another in its place.
 
     A signal that is ignored stays so: whoever started this under `nohup`, or in the background, has said so.
     """
 
     def interrupt(number: int, frame: object) -> NoReturn:
-        raise _Interrupted(number)
+        came.append(number)
+        raise _Interrupted
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in numbers}

@@ -7,6 +7,9 @@ pipelined request, and of a RST.
 
 A FIN alone does not say that the client has gone: it may have shut down its writing side only, and still read. The
 difference shows when something is written: whoever has gone answers with a RST.
+
+A server that is told of that by a failed write closes its socket, and the body. Where a middleware keeps it from
+closing the body, nobody tells the stream. So once a second it is looked whose socket has been closed.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import select
 import socket
 import sys
 import threading
+import time
 from typing import Any, Callable, Mapping
 
 from flaskstream.native import is_patched, original
@@ -23,9 +27,13 @@ from flaskstream.native import is_patched, original
 _SOCKET_KEYS = ("gunicorn.socket", "werkzeug.socket")
 """Where WSGI servers leave the client's socket, those that do."""
 
-VANISHED_SECONDS = 30
+VANISHED_SECONDS = 120
 """A client whose machine lost its power or its network sends no FIN. What was written to it, heartbeats too, may stay
-without an answer for so long; then the connection is dead (TCP_USER_TIMEOUT)."""
+without an answer for so long; then the connection is dead (TCP_USER_TIMEOUT). Linux counts the time for which a client
+that is there reads nothing as well, so it must outlast a pause."""
+
+LOOK_SECONDS = 1.0
+"""How often it is looked whose socket has been closed by the server."""
 
 Tell = Callable[[bool], None]
 
@@ -40,25 +48,34 @@ class ClientWatch:
 
     def __init__(self) -> None:
         self._epoll = original("select", "epoll")()
-        self._tell_of: dict[int, Tell] = {}
+        self._watched: dict[int, tuple[Any, Tell]] = {}  # by descriptor
         self._lock = original("threading", "Lock")()  # never held while anything waits
-        _call_when_readable(self._epoll, self._look)
+        _call_when_readable(self._epoll, self._look, self._look_for_closed)
 
-    def watch(self, descriptor: int, tell: Tell) -> Callable[[], None]:
+    def watch(self, client: Any, tell: Tell) -> Callable[[], None]:
         """Have `tell` called when the client ends its side; return what stops that.
 
         Args:
-            descriptor: of the client's socket. Stop before it is closed: the number will be another client's.
-            tell: called with `False` at a FIN, and with `True` when the connection is dead. It must not wait.
+            client: its socket.
+            tell: called with `False` at a FIN, and with `True` when the connection is dead, or closed while it is
+                watched. It must not wait.
         """
+        descriptor = client.fileno()
+        watched = (client, tell)
         with self._lock:
-            self._tell_of[descriptor] = tell
-            self._epoll.register(descriptor, _FIN)
+            before = self._watched.get(descriptor)
+            self._watched[descriptor] = watched
+            try:
+                self._epoll.register(descriptor, _FIN)
+            except FileExistsError:  # the stream before, on the same connection, was never closed
+                self._epoll.modify(descriptor, _FIN)
+        if before is not None:  # its socket was closed, or the number would not be another client's
+            before[1](True)
 
         def stop() -> None:
             with self._lock:
-                if self._tell_of.get(descriptor) is tell:
-                    del self._tell_of[descriptor]
+                if self._watched.get(descriptor) is watched:
+                    del self._watched[descriptor]
                     self._forget(descriptor)
 
         return stop
@@ -73,35 +90,55 @@ class ClientWatch:
         for descriptor, events in self._epoll.poll(0):
             is_dead = bool(events & _DEAD)
             with self._lock:
-                tell = self._tell_of.get(descriptor)
+                watched = self._watched.get(descriptor)
                 if is_dead:
                     self._forget(descriptor)
-                elif tell is not None:
-                    self._epoll.modify(descriptor, 0)  # a dead connection is told all the same
-            if tell is not None:
-                tell(is_dead)
+                elif watched is not None:
+                    self._quieten(descriptor)
+            if watched is not None:
+                watched[1](is_dead)
+
+    def _quieten(self, descriptor: int) -> None:
+        try:
+            self._epoll.modify(descriptor, 0)  # a dead connection is told all the same
+        except OSError:
+            pass  # closed already
+
+    def _look_for_closed(self) -> None:
+        with self._lock:
+            closed = [descriptor for descriptor, (client, _) in self._watched.items() if client.fileno() != descriptor]
+            tells = [self._watched.pop(descriptor)[1] for descriptor in closed]
+        for tell in tells:
+            tell(True)
 
 
 _FIN = getattr(select, "EPOLLRDHUP", 0x2000)
 _DEAD = getattr(select, "EPOLLERR", 0x8) | getattr(select, "EPOLLHUP", 0x10)
 
 
-def _call_when_readable(epoll: Any, callback: Callable[[], None]) -> None:
+def _call_when_readable(epoll: Any, callback: Callable[[], None], now_and_then: Callable[[], None]) -> None:
     """An epoll can itself be waited for: gevent's hub does it; elsewhere a thread."""
     if is_patched():
         import gevent
 
-        watcher = gevent.get_hub().loop.io(epoll.fileno(), 1, ref=False)  # 1: readable
+        loop = gevent.get_hub().loop
+        watcher = loop.io(epoll.fileno(), 1, ref=False)  # 1: readable
         watcher.start(callback)
-        _kept.append(watcher)
+        timer = loop.timer(LOOK_SECONDS, LOOK_SECONDS, ref=False)
+        timer.start(now_and_then)
+        _kept.extend((watcher, timer))
         return
 
     def wait_for_ever() -> None:
         poll = select.poll()
         poll.register(epoll.fileno(), select.POLLIN)
+        look_at = time.monotonic() + LOOK_SECONDS
         while True:
-            poll.poll()
-            callback()
+            if poll.poll(max(0.0, look_at - time.monotonic()) * 1000):
+                callback()
+            if time.monotonic() >= look_at:
+                now_and_then()
+                look_at = time.monotonic() + LOOK_SECONDS
 
     threading.Thread(target=wait_for_ever, name="flaskstream-clients", daemon=True).start()
 
@@ -129,7 +166,10 @@ def watch_client(client: Any, tell: Tell) -> Callable[[], None]:
     pid = os.getpid()  # a forked worker has a watch of its own
     if pid not in _watches:
         _watches[pid] = ClientWatch()
-    return _watches[pid].watch(client.fileno(), tell)
+    try:
+        return _watches[pid].watch(client, tell)
+    except OSError:  # no descriptor left, for instance: then heartbeats have to do
+        return _nothing
 
 
 def _nothing() -> None:

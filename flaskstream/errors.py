@@ -71,6 +71,8 @@ class UpstreamError(FlaskStreamError):
 
     code = "upstream_error"
     status = 502
+    asked = ""
+    """The URL that was asked, for the log."""
     message = "The upstream failed, or sent what is no answer."
 
 

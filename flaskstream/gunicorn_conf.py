@@ -6,13 +6,13 @@ gunicorn reads the lower-case names below. What is not here keeps gunicorn's def
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import Any
 
+from flaskstream.errors import InvalidSetting
 from flaskstream.settings import Settings
-
-_settings = Settings.from_environment()
 
 
 def _refuse_late_patching() -> None:
@@ -65,15 +65,18 @@ def _let_the_master_halt() -> None:
     Hub.NOT_ERROR += (HaltServer,)  # it is logged by gunicorn
 
 
-if _settings.mode == "fixed":
-    # One greenlet for each open stream: thousands of them wait in one worker while a few are written to.
-    worker_class = "gevent"
-else:
-    from flaskstream.lab.faults import gunicorn_settings_of
+try:
+    _settings = Settings.from_environment()
+    if _settings.mode == "broken":
+        from flaskstream.lab.faults import gunicorn_settings_of
 
-    _broken = gunicorn_settings_of(_settings.faults)
-    # "sync" serves one stream at a time; "gevent" shows a fault that is elsewhere.
-    worker_class = _broken["worker_class"]
+        _broken = gunicorn_settings_of(_settings.faults)
+except InvalidSetting as error:
+    raise SystemExit(f"Error: {error}") from None  # and no traceback, whoever reads this file
+
+# "gevent": one greenlet for each open stream; thousands of them wait in one worker while a few are written to.
+# "sync", in the broken mode, serves one stream at a time.
+worker_class = "gevent" if _settings.mode == "fixed" else _broken["worker_class"]
 
 if worker_class == "gevent":
     _patch()
@@ -106,7 +109,15 @@ preload_app = worker_class == "sync"
 
 
 def post_worker_init(worker: Any) -> None:
-    """Have the open streams of this worker end in time when it stops."""
+    """Have this worker's open streams end in time when it stops, and the kit's log look like gunicorn's."""
     from flaskstream.deploy import watch_worker
 
     watch_worker(worker)
+    _log_as_gunicorn_does(worker)
+
+
+def _log_as_gunicorn_does(worker: Any) -> None:
+    """Unless the app has set up logging, in which case that is where the kit's lines go."""
+    log = logging.getLogger("flaskstream")
+    if not log.hasHandlers():
+        log.handlers = list(worker.log.error_log.handlers)

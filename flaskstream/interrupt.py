@@ -17,6 +17,7 @@ class Interrupts:
     """What one thread waits for."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()  # so that no socket is shut down that is somebody else's by then
         self._sockets: dict[int, Callable[[], Any]] = {}
         self._is_interrupted = False
 
@@ -27,17 +28,20 @@ class Interrupts:
 
     def interrupt(self) -> None:
         """End every wait of the thread, now and later. Called by another one."""
-        self._is_interrupted = True
-        for find in list(self._sockets.values()):
-            _shut_down(find())
+        with self._lock:
+            self._is_interrupted = True
+            for find in self._sockets.values():
+                _shut_down(find())
 
     def add(self, who: object, find: Callable[[], Any]) -> None:
-        self._sockets[id(who)] = find
-        if self._is_interrupted:
-            _shut_down(find())
+        with self._lock:
+            self._sockets[id(who)] = find
+            if self._is_interrupted:
+                _shut_down(find())
 
     def remove(self, who: object) -> None:
-        self._sockets.pop(id(who), None)
+        with self._lock:
+            self._sockets.pop(id(who), None)
 
 
 def waits_for(who: object, find: Callable[[], Any]) -> None:

@@ -74,21 +74,17 @@ class Pump:
         self._interrupt = _start(lambda: self._main(source, prepare, run), lambda: self._is_advancing)
 
     def peek(self, timeout: float | None) -> Any:
-        """Do as `take` does, and leave the item where it is."""
+        """Do as `take` does, and leave the item or signal where it is."""
         while self._filled.acquire(timeout=-1 if timeout is None else timeout):
-            signal = self._signals.popleft() if self._signals else None
-            if self._signals or self._slot is not NOTHING:
-                _free(self._filled)
-            if signal is not None:
-                return signal
-            if self._slot is not NOTHING:  # else its signal has been taken already, by who came before
-                break
-        else:
-            return NOTHING
-        if self._slot is ENDED and self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise _as_exception(failure)
-        return self._slot
+            self._free_if_filled()
+            if self._signals:
+                return self._signals[0]
+            if self._slot is ENDED and self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise _as_exception(failure)
+            if self._slot is not NOTHING:  # else a signal was taken so soon that its lock was freed after that
+                return self._slot
+        return NOTHING
 
     def take(self, timeout: float | None) -> Any:
         """Return the next item, `NOTHING` after `timeout` seconds (`None`: wait for it), or `ENDED`.
@@ -100,13 +96,20 @@ class Pump:
             GeneratorFailed: what it raised was no `Exception`.
         """
         item = self.peek(timeout)
-        if not isinstance(item, Signal):
-            self._filled.acquire()
+        if item is NOTHING or item is ENDED:
+            return item
+        self._filled.acquire()
+        if isinstance(item, Signal):
+            self._signals.popleft()
+        else:
             self._slot = NOTHING
-            if self._signals:
-                _free(self._filled)
             _free(self._room)
+        self._free_if_filled()
         return item
+
+    def _free_if_filled(self) -> None:
+        if self._signals or self._slot is not NOTHING:
+            _free(self._filled)
 
     def wake(self, signal: Signal) -> None:
         """Have whoever takes get this, now. From any thread, and without waiting."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import re
+import time
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Callable, Generator, Iterable, Iterator, Mapping
 
 from flaskstream.dialects import OPENAI, Dialect, Reading
 from flaskstream.errors import EventTooLarge, UpstreamError, UpstreamTruncated
-from flaskstream.sse import MAX_EVENT_BYTES, Decoder, Event, encode, encode_comment, end_of_blocks
+from flaskstream.sse import MAX_EVENT_BYTES, Event, encode_comment
 from flaskstream.upstream import Answer, Upstream
 from flaskstream.wire import describe
 
@@ -46,27 +48,39 @@ class Follower:
     def __init__(self, dialect: Dialect, hide: Callable[[str], str] = str) -> None:
         self._dialect = dialect
         self._hide = hide
-        self._decoder = Decoder("llm", on_ignored_line=self._warn_of_line)
+        self._decoder = dialect.framing.decoder(self._warn_of_line)
         self._warnings = 0
         self._begun: set[int] = set()
         self._finished: set[int] = set()
         self._failed = False
+        self._body_ended = False
         self.is_over = False
         self.tail = b""
 
     @property
     def is_whole(self) -> bool:
         """The upstream said that the answer is complete, or that it failed: no token is missing unmentioned."""
-        return self.is_over or self._failed or (bool(self._finished) and self._begun <= self._finished)
+        all_finished = bool(self._finished) and self._begun <= self._finished
+        return self.is_over or self._failed or self._body_ended or all_finished
 
     def feed(self, data: bytes) -> list[Reading]:
         """Return what these bytes say. Raises `EventTooLarge`."""
         return self._read_all(self._decoder.feed(data))
 
-    def close(self) -> list[Reading]:
-        """Return what was left to say at the end of the bytes. Raises `EventTooLarge`."""
-        events = [] if self.is_over else self._decoder.close()
-        self.tail = b"".join(map(encode, events))
+    def close(self, is_proper: bool = True) -> list[Reading]:
+        """Return what was left to say at the end of the bytes.
+
+        Args:
+            is_proper: the body has told its end by its framing: in some dialects nothing else tells that of the answer.
+
+        Raises:
+            EventTooLarge: an event had no end.
+        """
+        if self.is_over:
+            return []
+        events = self._decoder.close()
+        self._body_ended = self._dialect.ends_with_body and is_proper and not self._decoder.truncated
+        self.tail = b"".join(map(self._dialect.framing.encode, events))
         return self._read_all(events)
 
     def _read_all(self, events: list[Event]) -> list[Reading]:
@@ -105,6 +119,7 @@ def tokens(
     dialect: Dialect,
     on_whole: Callable[[], None] = _nothing,
     hide: Callable[[str], str] = str,
+    on_reading: Callable[[Reading], object] = _nothing,
 ) -> Generator[str, None, None]:
     """Yield the tokens of an answer as they arrive.
 
@@ -113,6 +128,7 @@ def tokens(
         dialect: tells what its events mean.
         on_whole: called once, when no token will follow, before more is asked of `chunks`.
         hide: see `Follower`.
+        on_reading: called with what each event says, before its token is yielded.
 
     Raises:
         UpstreamTruncated: it ended before it was whole.
@@ -121,11 +137,14 @@ def tokens(
     """
     follower = Follower(dialect, hide)
     for _, readings in _followed(chunks, follower, on_whole):
-        yield from _texts(readings)
+        yield from _texts(readings, on_reading)
+        if not any(reading.text for reading in readings):
+            time.sleep(0)  # an upstream that always has more to say gives nobody else a turn
 
 
-def _texts(readings: Iterable[Reading]) -> Iterator[str]:
+def _texts(readings: Iterable[Reading], on_reading: Callable[[Reading], object]) -> Iterator[str]:
     for reading in readings:
+        on_reading(reading)
         if reading.error is not None:
             raise UpstreamError(f"the upstream reported an error: {reading.error}")
         if reading.text:
@@ -147,10 +166,14 @@ def blocks(
     for chunk, _ in _followed(chunks, follower, on_whole):
         searched = len(buffer)
         buffer += chunk
-        end = end_of_blocks(buffer, searched)
+        end = dialect.framing.end(buffer, searched)
         if end:
             yield bytes(buffer[:end])
             del buffer[:end]
+        elif len(buffer) > MAX_EVENT_BYTES:  # also of comments, which no event holds
+            raise EventTooLarge(f"expected an event of at most {MAX_EVENT_BYTES} bytes, got {len(buffer)} and no end")
+        else:
+            time.sleep(0)  # an upstream that always has more to say gives nobody else a turn
     if follower.tail:  # and not the buffer: it may hold half a line besides
         yield follower.tail
 
@@ -169,11 +192,16 @@ def _followed(
                 on_whole()
     except UpstreamError as error:
         failure = error
-    readings = follower.close()
+    readings = follower.close(is_proper=failure is None)
     if not follower.is_whole:
         raise failure or UpstreamTruncated("expected the end of the answer from the upstream, got that of its bytes")
     # Else every token is here, and a failure is none: some servers leave out the end of the framing, or fall silent.
     yield b"", readings
+
+
+def _without_end(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    yield from chunks
+    raise UpstreamTruncated("expected a framed body from an upstream without a terminal mark, got the connection's end")
 
 
 class Relay:
@@ -190,36 +218,53 @@ class Relay:
         self.dialect = dialect
         self._read = read
 
-    def tokens(self, payload: dict[str, Any]) -> Iterator[str]:
+    def speaking(self, dialect: Dialect) -> Relay:
+        """Return a relay that asks the same upstream in this dialect; itself if it does, maybe in its own way."""
+        return self if dialect.name == self.dialect.name else Relay(self.upstream, dialect, self._read)
+
+    def tokens(self, payload: dict[str, Any], on_reading: Callable[[Reading], object] = _nothing) -> Iterator[str]:
         """Ask, and yield the tokens. Nothing happens before the first one is asked for.
+
+        Args:
+            payload: `{"model": ..., "messages": [...]}` and whatever else the upstream understands.
+            on_reading: called with what each event says, before its token: calls of tools and the usage are there.
 
         Raises:
             UpstreamError, EventTooLarge: see `tokens` above, and `Upstream.open`.
         """
-        with self._ask(payload) as answer:
-            yield from self._followed(tokens, answer)
+        with self._ask(self.dialect.request(payload)) as answer:
+            yield from self._followed(functools.partial(tokens, on_reading=on_reading), answer)
 
     def blocks(
-        self, payload: dict[str, Any], on_head: Callable[[Mapping[str, str]], object] = _nothing
+        self,
+        payload: dict[str, Any],
+        on_head: Callable[[Mapping[str, str]], object] = _nothing,
+        headers: Mapping[str, str] | None = None,
     ) -> Iterator[bytes]:
         """Ask, and yield the answer's own bytes; errors as for `tokens`.
 
         Args:
-            payload: what is asked.
+            payload: what is asked, in the upstream's own form.
             on_head: called with the headers that a client may have, before the first bytes.
+            headers: sent with the request, in place of the dialect's.
         """
-        with self._ask(payload) as answer:
+        with self._ask(payload, headers) as answer:
             on_head(answer.forwarded_headers)
             yield from map(self.upstream.hide_key, self._followed(blocks, answer))
 
-    def whole(self, payload: dict[str, Any]) -> tuple[bytes, Mapping[str, str]]:
+    def whole(
+        self, payload: dict[str, Any], headers: Mapping[str, str] | None = None
+    ) -> tuple[bytes, Mapping[str, str]]:
         """Ask for an answer that does not stream; return its JSON object and the headers that a client may have.
+
+        Args:
+            payload, headers: as for `blocks`.
 
         Raises:
             UpstreamError: also when its body is none: nothing else tells a cut body that ends with its connection.
             EventTooLarge: it is larger than one event may be.
         """
-        with self.upstream.open(self.dialect.path, payload) as answer:
+        with self._open(payload, headers) as answer:
             answer.expect_type("application/json")
             body = bytearray()
             for chunk in answer.chunks():
@@ -230,10 +275,16 @@ class Relay:
             raise UpstreamTruncated(f"expected a whole JSON object from the upstream, got {len(body)} bytes of none")
         return self.upstream.hide_key(bytes(body)), answer.forwarded_headers
 
-    def _ask(self, payload: dict[str, Any]) -> Answer:
-        answer = self.upstream.open(self.dialect.path, {**payload, "stream": True})
+    def _open(self, payload: dict[str, Any], headers: Mapping[str, str] | None) -> Answer:
+        dialect = self.dialect
+        return self.upstream.open(
+            dialect.path, payload, headers={**dialect.headers, **(headers or {})}, key_header=dialect.key_header
+        )
+
+    def _ask(self, payload: dict[str, Any], headers: Mapping[str, str] | None = None) -> Answer:
+        answer = self._open({**payload, "stream": True}, headers)
         try:
-            answer.expect_stream()
+            answer.expect_stream(*self.dialect.framing.types)
         except UpstreamError:
             answer.close()
             raise
@@ -243,7 +294,10 @@ class Relay:
         def wait_less() -> None:
             answer.wait_at_most(TRAILING_SECONDS)
 
-        with closing(follow(self._read(answer), self.dialect, wait_less, self._hide)) as items:
+        chunks = self._read(answer)
+        if self.dialect.ends_with_body and not answer.is_framed:
+            chunks = _without_end(chunks)
+        with closing(follow(chunks, self.dialect, wait_less, self._hide)) as items:
             yield from items
         answer.drain()
 

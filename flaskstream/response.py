@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import logging
 import random
 import secrets
+from dataclasses import fields
 from typing import Any, Callable, Iterator, TypeVar, cast, overload
 
 from flask import Response, after_this_request, current_app, jsonify, request
@@ -17,7 +19,7 @@ from flaskstream.errors import FlaskStreamError, UpstreamStatus
 from flaskstream.open_streams import OPEN_STREAMS
 from flaskstream.options import StreamOptions
 from flaskstream.pump import Pump
-from flaskstream.stream import CLIENT_ENDED, CLIENT_GONE, STOPPING, Stream
+from flaskstream.stream import CLIENT_ENDED, CLIENT_GONE, STOPPING, Stream, log_failure
 from flaskstream.unbuffered import STREAM_HEADERS, response_class
 from flaskstream.wire import EventWire, Wire, describe, is_done_id
 
@@ -62,9 +64,15 @@ def event_stream(view: Any = None, **options: Any) -> Any:
         InvalidSetting: an option has a value that does not work.
         TypeError: there is no such option.
     """
+    unknown = ", ".join(sorted(set(options) - {field.name for field in fields(StreamOptions)}))
+    if unknown:
+        raise TypeError(f"event_stream: expected options of StreamOptions, got {unknown}")
     settings = StreamOptions(**options)
 
     def decorate(view: View) -> View:
+        if inspect.isasyncgenfunction(view):
+            raise TypeError(f"expected a generator, got the async one {view.__qualname__}: WSGI has no event loop")
+
         @functools.wraps(view)
         def streaming_view(*args: Any, **kwargs: Any) -> Any:
             if request.method == "HEAD":
@@ -110,13 +118,21 @@ def _start_stream(
 ) -> Stream:
     """Start the generator, and have the stream told of what may end it. Raises `FlaskStreamError`: it is refused."""
     place = OPEN_STREAMS.enter(settings.max_streams)
-    pump = Pump(items, prepare=lambda source: carrier.hold(wire.items(source)), run=carrier.run)
-    # `wake` alone, and not the stream: what holds a socket must not keep a stream alive that was dropped.
-    wake = pump.wake
-    place.when_stopping(lambda: wake(STOPPING))
-    stop_watching = watch_client(
-        client_socket(request.environ), lambda is_dead: wake(CLIENT_GONE if is_dead else CLIENT_ENDED)
-    )
+    try:
+        pump = Pump(items, prepare=lambda source: carrier.hold(wire.items(source)), run=carrier.run)
+    except BaseException:  # such as "can't start new thread"
+        place.leave()
+        raise
+    # The pump, and not the stream: what holds a socket must not keep a stream alive that was dropped.
+    place.when_stopping(lambda: pump.wake(STOPPING))
+
+    def client_ends(is_dead: bool) -> None:
+        pump.wake(CLIENT_GONE if is_dead else CLIENT_ENDED)
+        if is_dead:  # and nobody may ever look: a middleware without a close() can hold what it no longer reads
+            pump.close()
+            place.leave()
+
+    stop_watching = watch_client(client_socket(request.environ), client_ends)
     return Stream(pump, wire, stream_id, settings, started_at=carrier.made_at, at_end=(stop_watching, place.leave))
 
 
@@ -133,7 +149,7 @@ def _close_if_replaced_by_an_error(stream: Stream) -> None:
 
 def error_response(error: FlaskStreamError, error_id: str) -> Response:
     """Return the real HTTP status of an error that came before the first byte; an upstream's own body is kept."""
-    log.error("stream %s failed before its first event: %r", error_id, error, exc_info=error)
+    log_failure(error, error_id, "before its first event")
     if isinstance(error, UpstreamStatus) and error.body:
         is_json = error.content_type.split(";")[0].strip() == "application/json"
         # Only JSON keeps its type: a foreign HTML page must not run as a page of ours.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from typing import Callable, Mapping
 from urllib.parse import urlsplit
@@ -12,6 +13,9 @@ from flaskstream.errors import InvalidSetting
 PREFIX = "FLASKSTREAM_"
 EMBEDDED_MODEL_URL = "FLASKSTREAM_EMBEDDED_MODEL_URL"
 """Set beside `FLASKSTREAM_UPSTREAM` where that is the embedded model; no setting."""
+
+_KUBERNETES = re.compile(PREFIX + "(SERVICE_|PORT)")
+"""What Kubernetes sets in every container beside a service that is called flaskstream."""
 
 MAX_SECONDS = 86_400.0
 """No wait is longer than a day: it would be a slip of the unit."""
@@ -57,7 +61,7 @@ class Settings:
         environ = os.environ if environ is None else environ
         values: dict[str, object] = {}
         for variable, raw in environ.items():
-            if not variable.startswith(PREFIX) or variable == EMBEDDED_MODEL_URL:
+            if not variable.startswith(PREFIX) or variable == EMBEDDED_MODEL_URL or _KUBERNETES.match(variable):
                 continue
             name = variable[len(PREFIX) :].lower()
             if name not in _READERS:
@@ -92,7 +96,8 @@ def checked_url(variable: str, raw: str) -> str:
     except ValueError:  # a port that is no number, or half an IPv6 address
         is_url = False
     if not is_url:
-        raise InvalidSetting(f"{variable}: expected a URL such as https://api.example.com/v1, got {raw!r}")
+        shown = "one with a password in it" if "@" in raw else repr(raw)
+        raise InvalidSetting(f"{variable}: expected a URL such as https://api.example.com/v1, got {shown}")
     return raw
 
 

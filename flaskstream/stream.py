@@ -7,7 +7,7 @@ import time
 from typing import Any, Callable, Iterator, Sequence
 
 from flaskstream.debug import DebugPrinter
-from flaskstream.errors import MaxDuration, ShuttingDown
+from flaskstream.errors import FlaskStreamError, MaxDuration, ShuttingDown, UpstreamError
 from flaskstream.options import StreamOptions, StreamReport
 from flaskstream.pump import ENDED, NOTHING, Pump, Signal
 from flaskstream.wire import HEARTBEAT, Wire, describe
@@ -87,7 +87,8 @@ class Stream:
         self._on_end = options.on_end
         self._tally = _Tally(stream_id, started_at)
         # Functions, and no methods: a generator that held this stream would keep it alive when it is dropped.
-        frames = _frames(pump, wire, self._tally, _Waits(options, started_at), options.printer)
+        self._waits = _Waits(options, started_at)
+        frames = _frames(pump, wire, self._tally, self._waits, options.printer)
         self._frames = _with_end(frames, wire, self._tally)
         self._is_closed = False
 
@@ -95,11 +96,11 @@ class Stream:
         """Wait for the first item, as long as its failure can still become an HTTP status.
 
         Raises:
-            Exception: what the generator raised before its first item.
+            Exception: what the generator raised before its first item, or `MaxDuration`.
         """
         try:
-            if self._pump.peek(seconds) is CLIENT_GONE:
-                self._pump.wake(CLIENT_GONE)  # for the frames, which end with it
+            if self._pump.peek(self._waits.at_most(seconds)) is NOTHING:
+                self._waits.next()
         except Exception as error:
             self._tally.fail(error)
             self.close()
@@ -135,13 +136,23 @@ class Stream:
         self.close()
 
 
+def log_failure(error: Exception, stream_id: str, when: str) -> None:
+    """Log why a stream failed: in one line where that says it all, with the traceback where it does not."""
+    if isinstance(error, FlaskStreamError) and error.code != FlaskStreamError.code:
+        asked = f" (asked: {error.asked})" if isinstance(error, UpstreamError) and error.asked else ""
+        log.error("stream %s failed %s: %s: %s%s", stream_id, when, error.code, error, asked)
+        log.debug("stream %s: its traceback", stream_id, exc_info=error)
+    else:
+        log.error("stream %s failed %s: %r", stream_id, when, error, exc_info=error)
+
+
 def _with_end(frames: Iterator[bytes], wire: Wire, tally: _Tally) -> Iterator[bytes]:
     try:
         yield from frames
     except _ClientGone:
         return  # nobody reads an end
     except Exception as error:  # and not GeneratorExit: then the client has gone, and nothing may be yielded
-        log.error("stream %s failed: %r", tally.stream_id, error, exc_info=error)
+        log_failure(error, tally.stream_id, f"after {tally.events} events")
         tally.fail(error)
         yield wire.failed(error, tally.stream_id)
         if wire.cuts:
@@ -181,6 +192,9 @@ class _Waits:
         self._heartbeat = options.heartbeat or None
         self._max_duration = options.max_duration
         self._deadline = started_at + options.max_duration if options.max_duration else None
+
+    def at_most(self, seconds: float) -> float:
+        return seconds if self._deadline is None else max(0.0, min(seconds, self._deadline - time.monotonic()))
 
     def next(self) -> float | None:
         if self._deadline is None:

@@ -27,11 +27,20 @@ can be used again, which saves a TLS handshake; the client's `done` waits for as
 FORWARDED_HEADERS = ("Retry-After", "X-Request-Id")
 """All that is told of an upstream's headers. The others describe its connection, its coding, or its cookies."""
 
-# What a stream of events calls itself. Servers that name no type, or none in particular, are given the benefit.
-_STREAM_TYPES = frozenset({"text/event-stream", "application/octet-stream", "binary/octet-stream", ""})
+BEARER = ("Authorization", "Bearer {}")
+"""How most APIs want their key."""
+
+# Servers that name no type, or none in particular, are given the benefit of the doubt.
+_NO_TYPES = ("application/octet-stream", "binary/octet-stream", "")
 
 _VISIBLE_ASCII = re.compile("[!-~]+")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+_FIELD_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")  # RFC 9110 5.5; servers refuse to send anything else
+
+_SHORTEST_SECRET = 8
+"""Characters; a shorter key is a stand-in, such as the "x" of a local model, and occurs in any text."""
 
 
 class Upstream:
@@ -42,7 +51,7 @@ class Upstream:
     Args:
         base_url: such as `https://api.openai.com/v1`. No request ever goes to another host: redirects are refused.
             A query string is kept behind every path.
-        api_key: sent as a bearer token; never part of an error, a log line or an answer.
+        api_key: sent as a bearer token, or as the dialect wants it; never part of an error, a log line or an answer.
         model: the `model` for requests that name none.
         connect_timeout: seconds to wait for a connection.
         idle_timeout: seconds without a byte after which the upstream is given up, before its answer and within it;
@@ -75,27 +84,39 @@ class Upstream:
         # identity: an upstream that compresses seldom flushes. Whoever compresses all the same is decoded.
         self._session.headers.update({"Accept": "text/event-stream, application/json", "Accept-Encoding": "identity"})
         self._session.headers.update(headers or {})
-        self._session.auth = _BearerAuth(self._api_key)
         # The environment's proxy is asked for other hosts only: it cannot reach this one.
         host = self._base_url.hostname
         self._proxies = {"no_proxy": host} if host in _LOOPBACK else None
 
-    def open(self, path: str, payload: Any, *, stream: bool = True) -> Answer:
+    def open(
+        self,
+        path: str,
+        payload: Any,
+        *,
+        stream: bool = True,
+        headers: Mapping[str, str] | None = None,
+        key_header: tuple[str, str] = BEARER,
+    ) -> Answer:
         """Send a request and return the answer once its head is here. Close it: it is a context manager.
 
         Args:
-            path: below the base URL.
+            path: below the base URL; "": that itself.
             payload: sent as JSON.
             stream: `False` waits for the whole body, as `requests` does by itself.
+            headers: sent too; those that this object was given win.
+            key_header: the header that carries the API key, and its value with `{}` for the key.
 
         Raises:
             UpstreamRefused, UpstreamTimeout: there is no answer.
             UpstreamStatus: the answer is no 2xx.
         """
-        with translated_errors(before_head=True):
+        url = self._url(path)
+        with translated_errors(before_head=True, asked=_without_query(url)):
             response = self._session.post(
-                self._url(path),
+                url,
                 json=payload,
+                headers={name: value for name, value in (headers or {}).items() if name not in self._session.headers},
+                auth=_KeyAuth(self._api_key, *key_header),
                 stream=stream,
                 timeout=self._timeout,
                 proxies=self._proxies,
@@ -104,14 +125,21 @@ class Upstream:
         answer = Answer(response, is_read=not stream)
         if not 200 <= response.status_code < 300:
             with answer:
-                raise self._status_error(answer)
+                raise self._status_error(answer, _without_query(url))
         return answer
 
     def _url(self, path: str) -> str:
         base = self._base_url
+        if not path:
+            return urlunsplit(base)
         return urlunsplit(base._replace(path=f"{base.path.rstrip('/')}/{path.lstrip('/')}"))
 
-    def _status_error(self, answer: Answer) -> UpstreamStatus:
+    def _status_error(self, answer: Answer, asked: str) -> UpstreamStatus:
+        error = self._status_error_of(answer)
+        error.asked = asked
+        return error
+
+    def _status_error_of(self, answer: Answer) -> UpstreamStatus:
         if answer.status < 400:  # a redirect is no answer to this request, and its target is not ours to tell
             return UpstreamStatus(502)
         room = MAX_ERROR_BODY_BYTES + len(self._api_key or "")  # a key at the limit is read whole, and so is found
@@ -121,11 +149,16 @@ class Upstream:
     def hide_key(self, data: bytes) -> bytes:
         """Return the bytes with the API key made unreadable, in its length, should an upstream repeat it."""
         key = (self._api_key or "").encode()
-        return data.replace(key, b"*" * len(key)) if key else data
+        return data.replace(key, b"*" * len(key)) if len(key) >= _SHORTEST_SECRET else data
 
     def close(self) -> None:
         """Close the idle connections."""
         self._session.close()
+
+
+def _without_query(url: str) -> str:
+    """Return the URL as it may be logged: a query may hold a key."""
+    return url.partition("?")[0]
 
 
 def _checked_url(base_url: str) -> SplitResult:
@@ -152,15 +185,17 @@ def _checked_seconds(name: str, seconds: float) -> float:
     return seconds
 
 
-class _BearerAuth(requests.auth.AuthBase):
+class _KeyAuth(requests.auth.AuthBase):
     """Also keeps `requests` from looking for other credentials in a .netrc file."""
 
-    def __init__(self, api_key: str | None) -> None:
+    def __init__(self, api_key: str | None, name: str, value: str) -> None:
         self._api_key = api_key
+        self._name = name
+        self._value = value
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         if self._api_key:
-            request.headers["Authorization"] = f"Bearer {self._api_key}"
+            request.headers[self._name] = self._value.format(self._api_key)
         return request
 
 
@@ -183,7 +218,13 @@ class Answer:
     @property
     def forwarded_headers(self) -> dict[str, str]:
         """Those of the upstream's headers that a client may have."""
-        return {name: self._header(name) for name in FORWARDED_HEADERS if name in self.headers}
+        found = {name: self._header(name) for name in FORWARDED_HEADERS if name in self.headers}
+        return {name: value for name, value in found.items() if _FIELD_VALUE.fullmatch(value)}
+
+    @property
+    def is_framed(self) -> bool:
+        """Whether the body tells its end; else it ends with its connection, cut or not."""
+        return "chunked" in self._header("Transfer-Encoding").lower() or "Content-Length" in self.headers
 
     @property
     def content_type(self) -> str:
@@ -198,9 +239,9 @@ class Answer:
         if self.content_type.split(";")[0].strip().lower() not in types:
             raise UpstreamError(f"expected {types[0]} from the upstream, got {self.content_type!r:.80}")
 
-    def expect_stream(self) -> None:
-        """Raise `UpstreamError` if this is no stream of events."""
-        self.expect_type("text/event-stream", *_STREAM_TYPES)
+    def expect_stream(self, *types: str) -> None:
+        """Raise `UpstreamError` if this is no stream of one of these types; none given: no stream of events."""
+        self.expect_type(*(types or ("text/event-stream",)), *_NO_TYPES)
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the body, decompressed, in the pieces in which it arrives; none is empty. Again: what is left of it.

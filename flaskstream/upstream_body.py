@@ -31,7 +31,8 @@ class Body:
         _check_coding(raw)
         self._socket = _socket_of(raw)
         self._patience = self._socket.gettimeout() if self._socket is not None else None
-        waits_for(self, lambda: self._socket)
+        self._raw = raw
+        waits_for(self, self._own_socket)
         self.read: Callable[[], bytes]
         if hasattr(raw, "read1"):  # urllib3 2.2 on
             self.read = lambda: raw.read1(READ_BYTES, decode_content=True) or b""
@@ -48,9 +49,14 @@ class Body:
         self._set_timeout(self._patience)
 
     def _set_timeout(self, seconds: float | None) -> None:
-        if self._socket is not None:
+        own = self._own_socket()
+        if own is not None:
             with contextlib.suppress(OSError):  # it is closed
-                self._socket.settimeout(seconds)
+                own.settimeout(seconds)
+
+    def _own_socket(self) -> socket.socket | None:
+        """Return the socket while it is this body's: a body that was read to its end has given its connection back."""
+        return self._socket if getattr(self._raw, "_connection", None) is not None else None
 
 
 class _LegacyReader:

@@ -39,13 +39,14 @@ _OTHERS = (
 
 
 @contextlib.contextmanager
-def translated_errors(before_head: bool) -> Iterator[None]:
+def translated_errors(before_head: bool, asked: str = "") -> Iterator[None]:
     """Raise `UpstreamError` for whatever the HTTP libraries raise in this block.
 
     Their messages hold addresses and paths, which stay in the log as the `__cause__`.
 
     Args:
         before_head: the answer has not begun.
+        asked: the URL, for the log.
     """
     try:
         yield
@@ -55,6 +56,7 @@ def translated_errors(before_head: bool) -> Iterator[None]:
         translated = translate(error, before_head)
         if translated is None:
             raise
+        translated.asked = asked
         raise translated from error
 
 

@@ -39,6 +39,7 @@ class _Fresh:
         waits_no_longer(conn)
         if conn is not None:
             conn.idle_since = time.monotonic()
+            _be_patient_again(conn)
         super()._put_conn(conn)  # type: ignore[misc]
 
     def _get_conn(self, timeout: float | None = None) -> Any:
@@ -55,3 +56,10 @@ class _FreshHTTPPool(_Fresh, urllib3.HTTPConnectionPool):
 
 class _FreshHTTPSPool(_Fresh, urllib3.HTTPSConnectionPool):
     pass
+
+
+def _be_patient_again(conn: Any) -> None:
+    """Undo what the last body's reads did to the socket's timeout: the next request is written with it."""
+    sock, timeout = getattr(conn, "sock", None), getattr(conn, "timeout", None)
+    if sock is not None and (timeout is None or isinstance(timeout, (int, float))):
+        sock.settimeout(timeout)

@@ -1,5 +1,7 @@
 """Answers of OpenAI-compatible servers, as a table: what of each is text, and how it ends.
 
+Those of other dialects are in `dialect_vectors`.
+
 Each was seen in a bug report, or is the next of its kind. The tests cut every stream everywhere.
 """
 
@@ -7,6 +9,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+
+from flaskstream.dialects import Usage
 
 WHOLE = ""
 
@@ -21,6 +25,9 @@ class Vector:
         error: the code of ours with which the token stream fails; `WHOLE`: it does not.
         cut: the faithful stream fails too: the upstream has not said itself that it ended.
         dropped: so many bytes at the end are half an event, and are never passed on.
+        dialect: its key in `DIALECTS`.
+        usage: that is told.
+        tools: the calls of tools: the id, the name, the arguments of each.
     """
 
     name: str
@@ -29,6 +36,9 @@ class Vector:
     error: str = WHOLE
     cut: bool = False
     dropped: int = 0
+    dialect: str = "openai"
+    usage: Usage | None = None
+    tools: tuple[tuple[str, str, str], ...] = ()
 
 
 def event(value: object) -> bytes:
@@ -51,14 +61,15 @@ def said(content: object, **more: object) -> bytes:
 A, B = said("a"), said("b")
 STOP = says(choice(finish="stop"))
 USAGE = event({"choices": [], "usage": {"total_tokens": 3}})
+THREE = Usage(total_tokens=3)
 DONE = b"data: [DONE]\n\n"
 ODD = "\u4f60 \U0001f30d \x85 \u2028 \u2029 \ufeff"  # none of these ends a line
 
 ENDS = [
     Vector("done_alone_ends_an_answer", A + DONE, "a"),
     Vector("finish_reason_alone_ends_an_answer", A + STOP, "a"),
-    Vector("usage_after_finish_reason_is_still_read", A + STOP + USAGE, "a"),
-    Vector("finish_reason_usage_and_done", A + B + STOP + USAGE + DONE, "ab"),
+    Vector("usage_after_finish_reason_is_still_read", A + STOP + USAGE, "a", usage=THREE),
+    Vector("finish_reason_usage_and_done", A + B + STOP + USAGE + DONE, "ab", usage=THREE),
     Vector("finish_reason_with_the_last_token", A + says(choice("b", "length")), "ab"),
     Vector("no_terminal_mark_is_a_cut", A + B, "ab", "upstream_truncated", cut=True),
     Vector("nothing_at_all_is_a_cut", b"", "", "upstream_truncated", cut=True),
@@ -93,6 +104,7 @@ CHOICES = [
         + USAGE
         + DONE,
         "a",
+        usage=THREE,
     ),
     Vector("the_text_is_that_of_the_first_choice", says(choice("a"), choice("x", index=1)) + B + DONE, "ab"),
     Vector("a_choice_of_its_own_event", A + says(choice("x", index=1)) + DONE, "a"),
@@ -125,9 +137,75 @@ ERRORS = [
     Vector("error_event_that_says_done", A + b"event: error\n" + DONE, "a", "upstream_error"),
     Vector("vllm_object", A + event({"object": "error", "message": "x"}) + DONE, "a", "upstream_error"),
     Vector("finish_reason_error", A + says(choice("", "error")) + DONE, "a", "upstream_error"),
+    Vector("error_within_a_choice", A + says({"error": {"code": 502}}) + DONE, "a", "upstream_error"),
     Vector("error_without_done", A + event({"error": {"message": "x"}}), "a", "upstream_error"),
     Vector("no_text_after_an_error", A + event({"error": {"code": 1}}) + B + STOP + DONE, "a", "upstream_error"),
     Vector("an_error_that_is_null_is_none", said("a", error=None) + DONE, "a"),
+]
+
+
+def calls(*fragments: dict[str, object]) -> bytes:
+    return b"".join(says({"delta": {"content": None, "tool_calls": [fragment]}}) for fragment in fragments)
+
+
+def call(index: int | None, identity: str | None, arguments: str, name: str | None = None) -> dict[str, object]:
+    """A part of a call; what is `None` is left out."""
+    function = {"name": name, "arguments": arguments} if name else {"arguments": arguments}
+    told = {"index": index, "id": identity, "function": function}
+    return {key: value for key, value in told.items() if value is not None}
+
+
+TWO_CALLS = (("A", "x", '{"x":1}'), ("B", "y", '{"y":2}'))
+CALLED = says(choice(finish="tool_calls")) + DONE
+
+TOOLS = [
+    Vector(
+        "calls_are_told_apart_by_their_index",
+        calls(call(0, "A", "", "x"), call(1, "B", "", "y"), call(0, None, '{"x":1}'), call(1, None, '{"y":2}'))
+        + CALLED,
+        "",
+        tools=TWO_CALLS,
+    ),
+    Vector(
+        "without_an_index_a_new_id_opens_a_call",
+        calls(call(None, "A", "", "x"), call(None, None, '{"x":1}'), call(None, "B", "", "y"))
+        + calls(call(None, None, '{"y"'), call(None, "B", ":2}"))
+        + CALLED,
+        "",
+        tools=TWO_CALLS,
+    ),
+    Vector(
+        "the_same_index_with_another_id_is_another_call",
+        calls(call(0, "A", '{"x":', "x"), call(0, "A", "1}", "x"), call(0, "B", "", "y"), call(0, None, '{"y":2}'))
+        + CALLED,
+        "",
+        tools=TWO_CALLS,
+    ),
+    Vector(
+        "the_same_index_goes_back_to_a_call_by_its_id",
+        calls(call(0, "A", "", "x"), call(0, "B", "", "y"), call(0, "A", '{"x":1}'), call(0, "B", '{"y":2}')) + CALLED,
+        "",
+        tools=TWO_CALLS,
+    ),
+    Vector(
+        "the_same_id_at_another_index_is_another_call",
+        calls(call(0, "A", "1", "x"), call(1, "A", "2", "y")) + CALLED,
+        "",
+        tools=(("A", "x", "1"), ("A", "y", "2")),
+    ),
+    Vector(
+        "an_id_that_comes_late_belongs_to_the_call_that_has_none",
+        calls(call(0, None, "", "x"), call(0, "A", '{"x":1}'), call(1, "B", '{"y":2}', "y")) + CALLED,
+        "",
+        tools=TWO_CALLS,
+    ),
+    Vector("text_beside_a_call", A + calls(call(0, "A", "{}", "x")) + CALLED, "a", tools=(("A", "x", "{}"),)),
+    Vector(
+        "calls_of_wrong_types",
+        says({"delta": {"tool_calls": {}}}) + calls({"index": "0", "id": 5, "function": "x"}) + A + DONE,
+        "a",
+        tools=(("", "", ""),),
+    ),
 ]
 
 FORMS = [
@@ -163,4 +241,4 @@ MALFORMED = [
     ),
 ]
 
-VECTORS = [*ENDS, *CHOICES, *ERRORS, *FORMS, *MALFORMED]
+VECTORS = [*ENDS, *CHOICES, *ERRORS, *TOOLS, *FORMS, *MALFORMED]

@@ -232,6 +232,14 @@ def _unacknowledged(connection: socket.socket) -> int:
     return struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0" * 4))[0]
 
 
+def polite_end(played: bytes) -> str:
+    """How a server ends this: it stays connected, unless the end of the connection is that of the answer."""
+    first, _, body = played.partition(b"\r\n\r\n")
+    length = Asked("", first, {}, 0).header("Content-Length")
+    is_whole = length == str(len(body)) or (b"chunked" in first and body.endswith(FINAL_CHUNK))
+    return "keep" if is_whole else "fin"
+
+
 def _shut(connection: socket.socket) -> None:
     try:
         connection.shutdown(socket.SHUT_RDWR)

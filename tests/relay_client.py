@@ -10,6 +10,7 @@ from flaskstream.sse import Event
 
 CHAT = "/stream/chat"
 COMPLETIONS = "/stream/v1/chat/completions"
+MESSAGES = "/stream/v1/messages"
 JSON = ("Content-Type", "application/json")
 
 
@@ -17,17 +18,24 @@ def post(server: Any, path: str, fields: Any, *headers: tuple[str, str]) -> Requ
     return Request(server.url + path, "POST", (JSON, *headers), json.dumps(fields).encode(), timeout=30)
 
 
-def chat(server: Any, model: str, *headers: tuple[str, str], stop_after: int | None = None) -> Recording:
+def chat(
+    server: Any, model: str, *headers: tuple[str, str], stop_after: int | None = None, path: str = CHAT
+) -> Recording:
     """Ask for an answer as events of our own."""
-    return record(post(server, CHAT, {"q": "hello", "model": model}, *headers), stop_after)
+    return record(post(server, path, {"q": "hello", "model": model}, *headers), stop_after)
 
 
 def complete(
-    server: Any, model: str, *headers: tuple[str, str], stop_after: int | None = None, **more: Any
+    server: Any,
+    model: str,
+    *headers: tuple[str, str],
+    stop_after: int | None = None,
+    path: str = COMPLETIONS,
+    **more: Any,
 ) -> Recording:
     """Ask for an answer in the upstream's own format."""
     fields = {"model": model, "messages": [{"role": "user", "content": "hello"}], "stream": True, **more}
-    return record(post(server, COMPLETIONS, fields, *headers), stop_after)
+    return record(post(server, path, fields, *headers), stop_after)
 
 
 def events(recording: Recording) -> list[Event]:

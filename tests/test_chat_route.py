@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from answer_vectors import DONE, event, said
 from conftest import API_KEY
-from raw_upstream import RawUpstream, answer, head
+from raw_upstream import RawUpstream, answer, head, polite_end
 from relay_client import CHAT, JSON, chat, complete, end, error_code, events, text
 
 from flaskstream.doctor.measure import Recording, Request, record
@@ -188,7 +188,7 @@ def test_an_error_page_is_bounded_and_never_a_page_of_ours(raw_gunicorn: Any, ra
 def test_what_is_no_answer_is_a_real_status(
     raw_gunicorn: Any, raw_upstream: RawUpstream, ask_for: Any, played: bytes, status: int, code: str
 ) -> None:
-    recording = ask_for(raw_gunicorn, raw_upstream.plays(*filter(None, [played]), end="fin"))
+    recording = ask_for(raw_gunicorn, raw_upstream.plays(*filter(None, [played]), end=polite_end(played)))
     if ask_for is complete and b'data: {"error"' in played:
         assert (recording.status, recording.body) == (200, event({"error": {"message": "x"}}) + DONE)
         return
@@ -226,7 +226,7 @@ def test_the_api_key_is_nowhere(raw_gunicorn: Any, raw_upstream: RawUpstream) ->
     ]
     for played in plays:
         for ask_for in (chat, complete):
-            recording = ask_for(raw_gunicorn, raw_upstream.plays(played, end="fin"))
+            recording = ask_for(raw_gunicorn, raw_upstream.plays(played, end=polite_end(played)))
             assert b"sk-secret" not in b"".join(read.data for read in recording.reads)
     assert "sk-secret" not in raw_gunicorn.errors()
 

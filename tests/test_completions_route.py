@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from answer_vectors import DONE, said
-from raw_upstream import RawUpstream, answer, head
+from raw_upstream import RawUpstream, answer, head, polite_end
 from relay_client import COMPLETIONS, JSON, complete, post
 
 from flaskstream.dialects import OPENAI
@@ -105,7 +105,7 @@ def test_without_stream_the_answer_is_one_json_object(gunicorn: Any, framing: st
 def test_what_is_no_json_object_is_an_error(
     raw_gunicorn: Any, raw_upstream: RawUpstream, played: bytes, status: int, code: str
 ) -> None:
-    recording = complete(raw_gunicorn, raw_upstream.plays(played, end="fin"), stream=False)
+    recording = complete(raw_gunicorn, raw_upstream.plays(played, end=polite_end(played)), stream=False)
     assert (recording.status, recording.header("Content-Type")) == (status, "application/json")
     assert json.loads(recording.body)["error"]["code"] == code
 

@@ -117,3 +117,17 @@ def test_a_killed_worker_leaves_streams_that_are_visibly_cut(model: ModelProcess
         for seen in clients.recordings():
             assert not seen.framing_complete
             assert all(timed.event.event == "message" for timed in seen.events)
+
+
+def test_a_stream_that_has_no_token_yet_ends_with_a_word_too(model: ModelProcess) -> None:
+    with gunicorn(model) as server:
+        model.forget()
+        clients = Clients(lambda: chat(server, "tick?silence_after=0"))
+        deadline = time.monotonic() + 10
+        while not model.requests():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.kill(server.pid, signal.SIGTERM)
+        (seen,) = clients.recordings()
+        assert end(seen).json()["code"] == "shutting_down"
+        assert seen.framing_complete

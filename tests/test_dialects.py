@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Any, Callable, Iterable, Iterator
 
 import pytest
-from answer_vectors import DONE, ERRORS, MALFORMED, STOP, VECTORS, A, Vector, event, said
+from answer_vectors import DONE, ERRORS, MALFORMED, STOP, A, Vector, event, said
+from dialect_vectors import COMPLETED, LAST, MESSAGE_STOP, TABLE, output, spoken, words
 from hypothesis import given
 from hypothesis import strategies as st
 from sse_reading import anything, byte_by_byte, cut_at, read
+from sse_reference import Read
+from sse_vectors import Outcome
 
-from flaskstream.dialects import DIALECTS, OPENAI
+from flaskstream.dialects import ANTHROPIC, DIALECTS, OPENAI, RESPONSES, TEXT, Reading, ToolCalls, Usage
+from flaskstream.dialects.framings import EVENTS
 from flaskstream.errors import EventTooLarge, FlaskStreamError, IdleTimeout, UpstreamTruncated
 from flaskstream.relay import Follower, blocks, tokens
-from flaskstream.sse import MAX_EVENT_BYTES, Decoder, Event
+from flaskstream.sse import MAX_EVENT_BYTES
 
+VECTORS = [vector for vectors in TABLE.values() for vector in vectors]
 every_vector = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.name)
 
 
@@ -24,15 +30,31 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, logger="flaskstream.relay")
 
 
-def followed(follow: Callable[..., Iterator[Any]], chunks: Iterable[bytes], **how: Any) -> tuple[list[Any], str]:
+def followed(
+    follow: Callable[..., Iterator[Any]], chunks: Iterable[bytes], dialect: str = "openai", **how: Any
+) -> tuple[list[Any], str]:
     """Return what came of an answer before its end, and the code of its failure."""
     items: list[Any] = []
     try:
-        for item in follow(chunks, OPENAI, **how):
+        for item in follow(chunks, DIALECTS[dialect], **how):
             items.append(item)
     except FlaskStreamError as error:
         return items, error.code
     return items, ""
+
+
+def broken_off(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """These chunks, and then an end that is none."""
+    yield from chunks
+    raise UpstreamTruncated("the connection was lost")
+
+
+def read_all(dialect: str, stream: bytes) -> Outcome:
+    """All that a stream says; the lines of a stream of lines."""
+    if DIALECTS[dialect].framing is EVENTS:
+        return read([stream], mode="llm")._replace(truncated=False)
+    told = [line.strip() for line in stream.split(b"\n") if line.strip() or dialect == "text"]
+    return Outcome(tuple(Read(line.decode("utf-8", "replace")) for line in told))
 
 
 def cuts(vector: Vector) -> Iterator[list[bytes]]:
@@ -45,31 +67,59 @@ def cuts(vector: Vector) -> Iterator[list[bytes]]:
 @every_vector
 def test_the_tokens_are_the_same_wherever_the_network_cuts(vector: Vector) -> None:
     for chunks in cuts(vector):
-        items, code = followed(tokens, chunks)
+        items, code = followed(tokens, chunks, vector.dialect)
         assert ("".join(items), code) == (vector.text, vector.error), chunks
+
+
+@every_vector
+def test_the_usage_and_the_calls_of_tools_are_the_same_wherever_the_network_cuts(vector: Vector) -> None:
+    for chunks in cuts(vector):
+        readings: list[Reading] = []
+        followed(tokens, chunks, vector.dialect, on_reading=readings.append)
+        calls = ToolCalls()
+        for reading in readings:
+            for fragment in reading.tools:
+                calls.add(fragment)
+        told = [reading.usage for reading in readings if reading.usage]
+        assert tuple((call.id, call.name, call.arguments) for call in calls.calls) == vector.tools, chunks
+        assert (functools.reduce(Usage.updated, told) if told else None) == vector.usage, chunks
 
 
 @every_vector
 def test_the_upstream_s_own_bytes_pass_in_whole_events_wherever_the_network_cuts(vector: Vector) -> None:
     told = vector.stream[: len(vector.stream) - vector.dropped]
     for chunks in cuts(vector):
-        items, code = followed(blocks, chunks)
+        items, code = followed(blocks, chunks, vector.dialect)
         passed = b"".join(items)
         assert code == ("upstream_truncated" if vector.cut else "")
         assert told.startswith(passed.rstrip(b"\r\n")), chunks
-        assert read([passed]) == read([told], mode="llm")._replace(truncated=False), chunks
-        assert all(not read([item]).truncated for item in items), chunks
+        assert read_all(vector.dialect, passed) == read_all(vector.dialect, told), chunks
+        if DIALECTS[vector.dialect].framing is EVENTS:
+            assert all(not read([item]).truncated for item in items), chunks
 
 
 @every_vector
 def test_every_prefix_is_cut_unless_the_end_was_told_in_it(vector: Vector) -> None:
+    dialect = DIALECTS[vector.dialect]
     for length in range(len(vector.stream)):
-        prefix = vector.stream[:length]
-        readings = [OPENAI.read(Event(one.data, one.event)) for one in read([prefix], mode="llm").events]
-        items, code = followed(tokens, [prefix])
+        decoder = dialect.framing.decoder(lambda line: None)
+        events = [*decoder.feed(vector.stream[:length]), *decoder.close()]
+        readings = [dialect.read(event) for event in events]
+        items, code = followed(tokens, broken_off([vector.stream[:length]]), vector.dialect)
         assert vector.text.startswith("".join(items))
         if not any(reading.last or reading.finished or reading.error for reading in readings):
-            assert code == followed(blocks, [prefix])[1] == "upstream_truncated"
+            assert code == "upstream_truncated"
+            assert followed(blocks, broken_off([vector.stream[:length]]), vector.dialect)[1] == code
+            if not dialect.ends_with_body:
+                assert followed(tokens, [vector.stream[:length]], vector.dialect)[1] == code
+
+
+@pytest.mark.parametrize("follow", [tokens, blocks])
+def test_half_a_line_of_text_is_never_passed_on(follow: Any) -> None:
+    for chunks in ([b"a\nb"], byte_by_byte(b"a\nb")):
+        items, code = followed(follow, broken_off(chunks), "text")
+        assert (len(items), code) == (1, "upstream_truncated")
+        assert items[0] in ("a\n", b"a\n")
 
 
 @anything
@@ -105,9 +155,19 @@ def test_nothing_is_asked_for_after_done() -> None:
     assert followed(blocks, chunks()) == ([A + DONE], "")
 
 
-def test_nothing_after_done_is_text() -> None:
-    for place in range(len(A + DONE + A) + 1):
-        assert followed(tokens, cut_at(A + DONE + A, [place])) == (["a"], "")
+@pytest.mark.parametrize(
+    ("dialect", "stream"),
+    [
+        ("openai", A + DONE + A),
+        ("responses", output("a") + COMPLETED + output("b") + DONE),
+        ("anthropic", words("a") + MESSAGE_STOP + words("b")),
+        ("ollama", spoken("a") + LAST + spoken("b")),
+        ("plain", b"data: a\n\n" + DONE + b"data: b\n\n"),
+    ],
+)
+def test_nothing_after_the_end_is_text(dialect: str, stream: bytes) -> None:
+    for place in range(len(stream) + 1):
+        assert followed(tokens, cut_at(stream, [place]), dialect) == (["a"], "")
 
 
 @pytest.mark.parametrize("failure", [UpstreamTruncated("x"), IdleTimeout("x")], ids=["cut", "silence"])
@@ -135,17 +195,27 @@ def test_the_end_is_told_once_and_before_more_is_awaited(follow: Any) -> None:
 
 
 @pytest.mark.parametrize("follow", [tokens, blocks])
-def test_an_endless_event_is_refused_near_the_limit(follow: Any) -> None:
+@pytest.mark.parametrize(
+    ("dialect", "said_first", "endless"),
+    [
+        ("openai", A, b"data: " + b"x" * 65530),
+        ("ollama", spoken("a"), b" " * 65536),
+        ("text", b"a\n", b"x" * 65536),
+    ],
+)
+def test_an_endless_event_is_refused_near_the_limit(
+    follow: Any, dialect: str, said_first: bytes, endless: bytes
+) -> None:
     taken = 0
 
     def chunks() -> Iterator[bytes]:
         nonlocal taken
-        yield A
+        yield said_first
         while True:
             taken += 65536
-            yield b"data: " + b"x" * 65530
+            yield endless
 
-    items, code = followed(follow, chunks())
+    items, code = followed(follow, chunks(), dialect)
     assert (len(items), code) == (1, EventTooLarge.code)
     assert taken < MAX_EVENT_BYTES + 3 * 65536
 
@@ -154,6 +224,8 @@ def test_a_megabyte_event_that_comes_byte_by_byte_passes_in_linear_time() -> Non
     large = said("x" * 300_000)
     items, code = followed(blocks, byte_by_byte(large + DONE))
     assert (items, code) == ([large, DONE], "")
+    items, code = followed(blocks, byte_by_byte(spoken("x" * 300_000) + LAST), "ollama")
+    assert (items, code) == ([spoken("x" * 300_000), LAST], "")
 
 
 @pytest.mark.parametrize("vector", MALFORMED, ids=lambda vector: vector.name)
@@ -196,5 +268,43 @@ def test_an_error_s_message_never_becomes_text_of_ours(vector: Vector) -> None:
 
 def test_our_errors_read_as_an_error_of_the_dialect() -> None:
     for dialect in DIALECTS.values():
-        (told,) = Decoder().feed(dialect.error_event("upstream_truncated", "It broke off.\n\ndata: [DONE]"))
-        assert dialect.read(told).error
+        written = dialect.error_event("upstream_truncated", "It broke off.\n\ndata: [DONE]")
+        told = [dialect.read(event).error for event in dialect.framing.decoder(lambda line: None).feed(written)]
+        assert (told and all(told)) or dialect is TEXT  # where all is text, nothing can be an error
+
+
+def test_every_dialect_has_its_vectors() -> None:
+    assert list(TABLE) == list(DIALECTS)
+    assert all(vector.dialect == dialect for dialect, vectors in TABLE.items() for vector in vectors)
+
+
+# Requests
+
+QUESTION = {"role": "user", "content": "hello"}
+SYSTEM = {"role": "system", "content": "be brief"}
+
+
+@pytest.mark.parametrize("dialect", ["openai", "ollama", "plain", "text"])
+def test_most_dialects_are_asked_as_openai_is(dialect: str) -> None:
+    payload = {"model": "m", "messages": [SYSTEM, QUESTION], "temperature": 0}
+    assert DIALECTS[dialect].request(payload) == payload
+
+
+def test_responses_are_asked_for_with_an_input() -> None:
+    assert RESPONSES.request({"model": "m", "messages": [QUESTION]}) == {"model": "m", "input": [QUESTION]}
+    assert RESPONSES.request({"input": "hello", "store": False}) == {"input": "hello", "store": False}
+
+
+def test_anthropic_is_told_a_limit_and_what_the_system_says() -> None:
+    asked = ANTHROPIC.request({"model": "m", "messages": [SYSTEM, QUESTION]})
+    system = [{"type": "text", "text": "be brief"}]
+    assert asked == {"model": "m", "messages": [QUESTION], "system": system, "max_tokens": 4096}
+    own = {"messages": [QUESTION], "system": "be long", "max_tokens": 9}
+    assert ANTHROPIC.request(own) == own
+    assert "system" not in ANTHROPIC.request({"messages": [QUESTION]})
+
+
+def test_a_request_of_wrong_types_is_the_upstream_s_to_refuse() -> None:
+    for dialect in DIALECTS.values():
+        for payload in ({}, {"messages": 5}, {"messages": [5, {"role": "system", "content": 5}, {}]}):
+            assert "model" not in dialect.request(payload)

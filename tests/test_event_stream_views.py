@@ -198,11 +198,17 @@ def test_a_generator_that_holds_the_context_itself_is_refused(caplog):
     assert not has_request_context()  # it is not left behind
 
 
-def test_an_async_generator_is_refused(caplog):
-    async def view():
-        yield "a"
+async def async_letters():
+    yield "a"
 
-    with streamed(view) as stream:
+
+def test_a_view_that_is_an_async_generator_is_refused_before_the_first_request():
+    with pytest.raises(TypeError, match="expected a generator, got the async one async_letters"):
+        event_stream(async_letters)
+
+
+def test_an_async_generator_that_a_view_returns_is_refused(caplog):
+    with streamed(lambda: async_letters()) as stream:
         assert stream.status == 500
         stream.text()
     assert "expected a generator from the view, got an async one" in caplog.text

@@ -7,7 +7,8 @@ from contextlib import ExitStack
 from typing import Iterator
 
 import pytest
-from relay_client import CHAT, chat, end, post
+from raw_upstream import RawUpstream, chunk, head
+from relay_client import CHAT, COMPLETIONS, chat, end, post
 
 from flaskstream.doctor.measure import Request, open_exchange
 from flaskstream.lab.gunicorn import GunicornProcess
@@ -98,3 +99,19 @@ def test_a_client_that_never_reads_costs_little_and_slows_nobody(gunicorn: Gunic
         arrivals = [timed.at for timed in seen.events[:-1]]
         assert max(later - earlier for earlier, later in zip(arrivals, arrivals[1:])) < 0.5
         assert rss_of_worker(gunicorn.pid) - before < 20_000_000
+
+
+def test_an_upstream_that_floods_without_saying_anything_slows_nobody_and_is_bounded(
+    raw_gunicorn: GunicornProcess, raw_upstream: RawUpstream
+) -> None:
+    flood = raw_upstream.plays(head("chunked"), *[chunk(b": nothing\n" * 6000)] * 400, end="fin")
+    with open_exchange(post(raw_gunicorn, COMPLETIONS, {**ENDLESS, "model": flood, "stream": True})) as exchange:
+        began = time.monotonic()
+        while exchange.ended is None and time.monotonic() - began < 20:
+            asked_at = time.monotonic()
+            with open_exchange(Request(raw_gunicorn.url + "/")) as other:
+                assert other.status == 200
+            assert time.monotonic() - asked_at < 2
+            if not raw_upstream.asked_for(flood) or raw_upstream.asked_for(flood)[-1].over:
+                break
+        assert b"event_too_large" in b"".join(piece.data for piece in exchange.chunks())

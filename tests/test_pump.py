@@ -10,25 +10,20 @@ import threading
 import time
 
 import pytest
+from one_view import PATIENCE, eventually
 
 from flaskstream.pump import ENDED, NOTHING, GeneratorFailed, Pump
 
-PATIENCE = 10  # seconds that no test needs, unless it fails
 CHILD = "FLASKSTREAM_TEST_IN_GREENLETS"
 IN_GREENLETS = CHILD in os.environ
-
-
-def eventually(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.002)
-    return condition()
 
 
 class Source:
     """A generator's function and what became of the generator."""
 
-    def __init__(self, items=(), pause=0.0, cleanup=0.0):
+    def __init__(self, items=(), cleanup=0.0, pause=0.0):
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
         self.made = []
         self.began = threading.Event()
         self.closed = []
@@ -42,6 +37,7 @@ class Source:
         self.began.set()
         try:
             for item in self._items:
+                self.may_go_on.wait(PATIENCE)
                 time.sleep(self._pause)
                 self.made.append(item)
                 yield item
@@ -49,6 +45,13 @@ class Source:
             self.threads.add(threading.get_ident())
             time.sleep(self._cleanup)
             self.closed.append(sys.exc_info()[0])
+
+
+def waiting(items):
+    """A source that makes nothing before it may go on."""
+    source = Source(items)
+    source.may_go_on.clear()
+    return source
 
 
 def taken(pump):
@@ -63,7 +66,8 @@ def taken(pump):
 @pytest.mark.skipif(IN_GREENLETS, reason="this is the child")
 def test_all_of_this_holds_in_greenlets_too():
     code = "from gevent import monkey; monkey.patch_all(); import pytest, sys; sys.exit(pytest.main(sys.argv[1:]))"
-    command = [sys.executable, "-c", code, "-q", "-p", "no:cacheprovider", __file__]
+    files = [__file__, __file__.replace("test_pump", "test_pump_signals")]
+    command = [sys.executable, "-c", code, "-q", "-p", "no:cacheprovider", *files]
     environment = {**os.environ, CHILD: "1"}
     child = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
     assert child.returncode == 0, child.stdout.decode()
@@ -77,9 +81,10 @@ def test_items_come_in_order_and_then_the_end_for_good():
 
 @pytest.mark.parametrize("timeout", [0, 0.05])
 def test_nothing_comes_while_the_generator_waits(timeout):
-    source = Source("a", pause=0.3)
+    source = waiting("a")
     pump = Pump(source())
     assert pump.take(timeout) is NOTHING
+    source.may_go_on.set()
     assert taken(pump) == ["a", ENDED]
 
 
@@ -185,10 +190,12 @@ def test_a_generator_that_waits_to_hand_over_is_closed_and_makes_no_more():
 
 def test_a_generator_that_waits_for_something_is_closed():
     # In a greenlet it is interrupted where it waits; in a thread it is closed when it yields next.
-    source = Source(range(100), pause=0.2)
+    source = waiting(range(100))
     pump = Pump(source())
     assert source.began.wait(PATIENCE)
     pump.close()
+    if not IN_GREENLETS:
+        source.may_go_on.set()
     assert eventually(lambda: source.closed) == [GeneratorExit]
     assert source.made == ([] if IN_GREENLETS else [0])
 

@@ -15,6 +15,7 @@ from pages import ROOT, Page, code
 
 from flaskstream import cli, create_blueprint, errors
 from flaskstream.app import create_app
+from flaskstream.dialects import DIALECTS
 from flaskstream.doctor.measure import Request, record
 from flaskstream.errors import FlaskStreamError, InvalidSetting
 from flaskstream.lab.faults import FAULTS, active_faults
@@ -181,7 +182,11 @@ def test_every_option_of_a_command_is_there():
 def test_what_is_not_there_is_not_there():
     section = README.section(NOT_THERE)
     commands = set(re.findall(r"`flaskstream ([\w-]+)`", section))
-    planned = {f"/stream{path}" for path in re.findall(r"`(/[\w./<>]+)`", section)} - {"/stream/v1/chat/completions"}
+    planned = {f"/stream{path}" for path in re.findall(r"`(/[\w./<>]+)`", section)} - {
+        "/stream/v1/chat/completions",
+        "/stream/v1/messages",
+        "/stream/chat",
+    }
     assert len(commands) >= 5 and not commands & set(cli.main.commands)
     assert len(planned) >= 5 and not planned & routes()
     with pytest.raises(InvalidSetting):
@@ -217,6 +222,13 @@ def test_the_arguments_are_those_of_the_blueprint_and_of_the_upstream():
     assert of_blueprint <= set(re.findall(r"`(\w+)`", section))
     of_upstream = ", ".join(inspect.signature(Upstream).parameters)
     assert f"`Upstream({of_upstream})`" in section
+
+
+def test_the_dialects_are_those_of_the_table():
+    rows = README.rows("Dialects")
+    assert [name for name, *_ in rows] == [code(name) for name in DIALECTS]
+    for name, _, marks in rows:
+        assert DIALECTS[name.strip("`")].ends_with_body == ("the body" in marks)
 
 
 def test_the_variables_are_those_of_the_settings():

@@ -30,7 +30,7 @@ class FakeAnswer:
         self.done: list[Any] = []
         self.forwarded_headers: Mapping[str, str] = {}
 
-    def expect_stream(self) -> None:
+    def expect_stream(self, *types: str) -> None:
         if self._type_error:
             raise self._type_error
 
@@ -61,7 +61,7 @@ class FakeUpstream(Upstream):
         super().__init__("http://127.0.0.1", api_key=API_KEY)
         self._opened = opened
 
-    def open(self, path: str, payload: Any, *, stream: bool = True) -> Any:
+    def open(self, path: str, payload: Any, **how: Any) -> Any:
         return self._opened
 
 

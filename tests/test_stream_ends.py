@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 
 import pytest
 from flask import abort, jsonify
-from one_view import app_of, names_and_data, opened, streamed
+from one_view import PATIENCE, app_of, names_and_data, opened, streamed
 
+import flaskstream.response
 from flaskstream.errors import EventTooLarge, UpstreamRefused, UpstreamStatus, UpstreamTruncated
+from flaskstream.open_streams import OpenStreams
 
 SECRET = "sk-secret"
 
@@ -127,6 +130,37 @@ def test_what_was_pulled_within_the_grace_is_neither_lost_nor_doubled():
     for grace in (0, 0.001, 5):
         with streamed(view, status_grace=grace) as stream:
             assert [data for _, data in names_and_data(stream)] == ["0", "1", "2", "3", "4", '{"events":5}']
+
+
+@pytest.fixture
+def open_streams(monkeypatch):
+    streams = OpenStreams()
+    monkeypatch.setattr(flaskstream.response, "OPEN_STREAMS", streams)
+    return streams
+
+
+def test_a_worker_that_stops_while_the_first_event_is_awaited_says_so(open_streams):
+    go_on = threading.Event()
+
+    def view():
+        open_streams.stop()
+        go_on.wait(PATIENCE)
+        yield "too late"
+
+    with streamed(view) as stream:
+        (error,) = stream
+        go_on.set()
+    assert error.event.json()["code"] == "shutting_down"
+
+
+def test_a_stream_that_cannot_be_started_takes_no_place(open_streams, monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(flaskstream.response, "Pump", fail)
+    with streamed(lambda: iter("a")) as stream:
+        assert stream.status == 500
+    assert len(open_streams) == 0
 
 
 # on_end.

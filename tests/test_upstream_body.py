@@ -88,7 +88,9 @@ def connection() -> Iterator[socket.socket]:
 def raw(connection: Any) -> Any:
     """As much of a response of urllib3 as the timeout needs."""
     file = SimpleNamespace(raw=SimpleNamespace(_sock=connection))
-    return SimpleNamespace(headers={}, CONTENT_DECODERS=[], _fp=SimpleNamespace(fp=file), read1=None)
+    return SimpleNamespace(
+        headers={}, CONTENT_DECODERS=[], _fp=SimpleNamespace(fp=file), read1=None, _connection=connection
+    )
 
 
 @pytest.mark.parametrize(("before", "asked", "during"), [(60.0, 2.0, 2.0), (1.0, 2.0, 1.0), (None, 2.0, 2.0)])

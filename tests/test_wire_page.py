@@ -6,10 +6,11 @@ import re
 import threading
 
 import pytest
-from flask import Flask, redirect
+from flask import Flask, Response, redirect, request
 from pages import Page, code
 
 from flaskstream import Upstream, create_blueprint, event_stream
+from flaskstream.dialects import ANTHROPIC
 from flaskstream.doctor.measure import Request, open_exchange, record
 from flaskstream.lab.processes import ModelProcess
 from flaskstream.lab.script import Script
@@ -17,7 +18,7 @@ from flaskstream.testing import serve
 from flaskstream.unbuffered import STREAM_HEADERS
 
 PAGE = Page("docs/wire.md")
-WHOLE, FAILED, SILENT, FAITHFUL = PAGE.blocks("text")
+WHOLE, FAILED, SILENT, FAITHFUL, MESSAGES = PAGE.blocks("text")
 
 TWO_WORDS = Script(tokens=2, interval_ms=10)
 IDLE_SECONDS = 0.5
@@ -31,6 +32,7 @@ def url():
     app = Flask("wire")
     app.add_url_rule("/quiet", view_func=event_stream(heartbeat=0.5, status_grace=0.2)(quiet))
     app.add_url_rule("/elsewhere/chat/completions", "elsewhere", lambda: redirect("/quiet"), methods=["POST"])
+    app.add_url_rule("/elsewhere/messages", "messages", half_a_message, methods=["POST"])
     with ModelProcess(TWO_WORDS) as model, serve(app) as server:
         upstreams = {
             "model": Upstream(model.url, idle_timeout=IDLE_SECONDS),
@@ -53,13 +55,22 @@ def quiet():
     heartbeats_seen.acquire(timeout=PATIENCE)
 
 
+def half_a_message():
+    asked.append(request.headers)
+    body = b'event: message_start\ndata: {"type": "message_start"}\n\n'
+    return Response(body, mimetype="text/event-stream")
+
+
+asked = []
+
+
 def get(url, method="GET", **headers):
     pairs = tuple((name.replace("_", "-"), value) for name, value in headers.items())
     return record(Request(url, method, pairs))
 
 
-def post(url, body):
-    return record(Request(url, "POST", (("Content-Type", "application/json"),), body.encode()))
+def post(url, body, *headers):
+    return record(Request(url, "POST", (("Content-Type", "application/json"), *headers), body.encode()))
 
 
 def ask(url, script=""):
@@ -95,6 +106,17 @@ def test_the_api_s_own_route_ends_with_the_api_s_own_error_and_a_cut(url):
     *_, error = on_page(seen.body).split("\n\n")[:-1]
     assert error + "\n\n" == FAITHFUL
     assert seen.http_version == "1.0" or seen.framing_complete is False
+
+
+def test_the_messages_route_ends_with_anthropic_s_own_error_and_a_cut(url):
+    headers = [("anthropic-version", "1"), ("anthropic-beta", "2"), ("X-Of-The-Client", "3"), ("Cookie", "a=b")]
+    seen = post(url + "/redirecting/v1/messages", '{"stream": true, "messages": []}', *headers)
+    *_, error = on_page(seen.body).split("\n\n")[:-1]
+    assert error + "\n\n" == MESSAGES
+    assert seen.http_version == "1.0" or seen.framing_complete is False
+    passed = {name for name, value in asked[-1].items() if value in ("1", "2", "3", "a=b")}
+    assert {name.lower() for name in passed} == set(ANTHROPIC.client_headers)
+    assert all(code(name) in PAGE.text for name in ANTHROPIC.client_headers)
 
 
 REQUESTS = {

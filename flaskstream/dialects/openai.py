@@ -1,0 +1,72 @@
+"""OpenAI's chat completions, as OpenAI and a hundred others speak them.
+
+https://platform.openai.com/docs/api-reference/chat-streaming
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flaskstream.dialects.dialect import Dialect, Reading, Usage
+from flaskstream.dialects.fields import dict_of, dicts_of, json_object, name_of_error, number_of, text_of
+from flaskstream.dialects.tools import ToolFragment
+from flaskstream.sse import TERMINAL_MARKS, Event, encode, to_json
+
+
+def read_openai(event: Event) -> Reading:
+    """Read an event of chat completions.
+
+    Any of `[DONE]` and a `finish_reason` counts as the end: servers leave out the one or the other. `choices` may be
+    empty (filters, usage), `delta` missing and `content` null. An error is told by an `error` (an object or a text), by
+    the name of the event, by an object that calls itself one (vLLM), or within a choice (OpenRouter).
+    """
+    if event.event != "error" and event.data.strip() in TERMINAL_MARKS:
+        return Reading(last=True)
+    chunk = json_object(event)
+    if event.event == "error" or (chunk and _is_error(chunk)):
+        return Reading(error=name_of_error(chunk))
+    if chunk is None:
+        return Reading(malformed=True)
+    choices = dicts_of(chunk.get("choices"))
+    if any(choice.get("finish_reason") == "error" or choice.get("error") for choice in choices):
+        return Reading(error="error")
+    deltas = [dict_of(choice.get("delta")) for choice in choices if _index(choice) == 0]
+    return Reading(
+        text="".join(text_of(delta.get("content")) for delta in deltas),
+        choices=tuple(map(_index, choices)),
+        finished=tuple(_index(choice) for choice in choices if choice.get("finish_reason")),
+        tools=tuple(_fragment(call) for delta in deltas for call in dicts_of(delta.get("tool_calls"))),
+        usage=_usage(chunk.get("usage")),
+    )
+
+
+def _is_error(chunk: dict[str, Any]) -> bool:
+    return bool(chunk.get("error")) or "error" in (chunk.get("object"), chunk.get("type"))
+
+
+def _index(choice: dict[str, Any]) -> int:
+    return number_of(choice.get("index")) or 0
+
+
+def _fragment(call: dict[str, Any]) -> ToolFragment:
+    function = dict_of(call.get("function"))
+    return ToolFragment(
+        number_of(call.get("index")),
+        text_of(call.get("id")),
+        text_of(function.get("name")),
+        text_of(function.get("arguments")),
+    )
+
+
+def _usage(usage: Any) -> Usage | None:
+    if not isinstance(usage, dict):
+        return None
+    names = ("prompt_tokens", "completion_tokens", "total_tokens")
+    return Usage(*(number_of(usage.get(name)) for name in names))
+
+
+def _error_event(code: str, message: str) -> bytes:
+    return encode(Event(to_json({"error": {"message": message, "type": "server_error", "code": code}})))
+
+
+OPENAI = Dialect("openai", "chat/completions", read_openai, _error_event)
