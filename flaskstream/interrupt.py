@@ -24,7 +24,10 @@ class Interrupts:
     def run(self, target: Callable[[], None]) -> None:
         """Call the target, whose waiting these are."""
         _here.interrupts = self
-        target()
+        try:
+            target()
+        finally:
+            del _here.interrupts
 
     def interrupt(self) -> None:
         """End every wait of the thread, now and later. Called by another one."""

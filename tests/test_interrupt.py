@@ -8,6 +8,7 @@ import time
 from typing import Any, Iterator
 
 import pytest
+import urllib3
 from raw_upstream import Pause, RawUpstream, answer
 
 from flaskstream.interrupt import Interrupts, waits_for, waits_no_longer
@@ -93,4 +94,5 @@ def test_who_leaves_does_not_end_the_next_request_on_the_same_connection(
         seen.append(item)
     assert seen.count(b"data: a") == 49  # and no error
     connections = {asked.connection for model in (first, second) for asked in raw_upstream.asked_for(model)}
-    assert len(connections) == 1  # it was the same one
+    if hasattr(urllib3.HTTPResponse, "read1"):
+        assert len(connections) == 1  # older ones keep the connection until the answer is closed
