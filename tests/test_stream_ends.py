@@ -169,17 +169,22 @@ def test_a_stream_that_cannot_be_started_takes_no_place(open_streams, monkeypatc
 def test_a_whole_answer_is_reported():
     reports = []  # whole when the server has ended
 
+    go_on = threading.Event()
+
     def view():
         time.sleep(0.1)
 
         def items():
             yield "a"
-            time.sleep(0.1)
+            go_on.wait(PATIENCE)
             yield "bc"
 
         return items()
 
     with streamed(view, on_end=reports.append, retry=None) as stream:
+        stream.take(1)
+        time.sleep(0.1)
+        go_on.set()
         *_, done = stream
     (report,) = reports
     assert (report.reason, report.code, report.events) == ("done", None, 2)

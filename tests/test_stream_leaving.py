@@ -9,10 +9,9 @@ import threading
 import time
 
 import pytest
-from flask import Flask, Response
+from flask import Response
 from one_view import PATIENCE, app_of, eventually, opened, streamed
 
-from flaskstream import event_stream
 from flaskstream.testing import open_stream, serve
 
 TICK = 0.01  # seconds
@@ -184,14 +183,9 @@ def test_a_later_hook_that_makes_it_an_answer_without_a_body(ticks, status):
 
 
 def test_a_decorator_above_that_forgets_the_response(ticks):
-    app = Flask("above")
-    stream_view = event_stream(ticks)
-
-    @app.route("/")
-    def view():
-        stream_view()
-        return "other"
-
+    app = app_of(ticks)
+    stream_view = app.view_functions["view"]
+    app.view_functions["view"] = lambda: stream_view() and "other"
     with without_garbage_collection(), opened(app) as stream:
         assert stream.text() == "other"
         ticks.assert_closed()
