@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from conftest import API_KEY
 from dialect_vectors import ENDED, MESSAGE, OPENED, OVERLOADED, nameless, words
-from raw_upstream import FINAL_CHUNK, Pause, RawUpstream, answer, chunk, head
+from raw_upstream import FINAL_CHUNK, Pause, RawUpstream, answer, chunk, head, polite_end
 from relay_client import JSON, MESSAGES, complete, events
 
 from flaskstream.dialects import ANTHROPIC
@@ -27,7 +27,8 @@ def ask(server: Any, model: str, *headers: tuple[str, str], **more: Any) -> Any:
 def test_the_bytes_are_the_upstream_s(
     raw_gunicorn: Any, raw_upstream: RawUpstream, framing: str, stream: bytes
 ) -> None:
-    recording = ask(raw_gunicorn, raw_upstream.plays(answer(framing, stream), end="fin"))
+    played = answer(framing, stream)
+    recording = ask(raw_gunicorn, raw_upstream.plays(played, end=polite_end(played)))
     assert (recording.status, recording.header("Content-Type")) == (200, "text/event-stream")
     assert (recording.body, recording.ended) == (stream, "final_chunk")
 

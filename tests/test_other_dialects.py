@@ -10,7 +10,7 @@ import pytest
 from answer_vectors import DONE, event, said
 from conftest import API_KEY, IDLE_SECONDS
 from dialect_vectors import COMPLETED, ENDED, LAST, OPENED, OVERLOADED, PING, line, output, spoken, words
-from raw_upstream import FINAL_CHUNK, Pause, RawUpstream, answer, chunk, head
+from raw_upstream import FINAL_CHUNK, Pause, RawUpstream, answer, chunk, head, polite_end
 from relay_client import chat, end, error_code, text
 from servers import TESTS
 
@@ -139,10 +139,10 @@ def test_a_mark_ends_the_answer_in_every_framing(
 ) -> None:
     speech = SPEECHES[dialect]
     whole = answer(framing, *speech.said, speech.last, content_type=speech.content_type)
-    recording = ask(server, dialect, raw_upstream.plays(whole, end="fin"))
+    recording = ask(server, dialect, raw_upstream.plays(whole, end=polite_end(whole)))
     assert (spoken_text(recording), end(recording).event) == ("abcd", "done")
     cut = answer(framing, *speech.said, content_type=speech.content_type)
-    recording = ask(server, dialect, raw_upstream.plays(cut, end="fin"))
+    recording = ask(server, dialect, raw_upstream.plays(cut, end=polite_end(cut)))
     assert (spoken_text(recording), error_code(recording)) == ("abcd", "upstream_truncated")
 
 
