@@ -80,22 +80,22 @@ def left_at(model: ModelProcess, name: str) -> float:
     raise AssertionError(f"the upstream is still open: {request}")
 
 
-@pytest.mark.parametrize("go", [fin, reset])
-def test_a_silent_upstream_is_left_in_mid_answer(
-    server: GunicornProcess, model: ModelProcess, go: Going, name: str
-) -> None:
-    client = ask(server, f"{name}?interval_ms=50&silence_after=2")
-    read_until(client, b"word")
-    gone_at = time.monotonic()
-    go(client)
-    assert left_at(model, name) - gone_at < AT_ONCE
+SILENT = {
+    "before its head": "slow_headers_ms=60000",
+    "before its first token": "silence_after=0",
+}
+SPEAKING = {
+    "silent in mid-answer": "interval_ms=50&silence_after=2",
+    "flooding": "tokens=100000&interval_ms=0",
+}
 
 
 @pytest.mark.parametrize("go", [fin, reset])
-def test_an_upstream_that_has_not_said_a_token_is_left(
-    server: GunicornProcess, model: ModelProcess, go: Going, name: str
+@pytest.mark.parametrize("script", SILENT.values(), ids=SILENT.keys())
+def test_an_upstream_that_has_said_nothing_is_left(
+    server: GunicornProcess, model: ModelProcess, go: Going, name: str, script: str
 ) -> None:
-    client = ask(server, f"{name}?silence_after=0")
+    client = ask(server, f"{name}?{script}")
     wait_until_asked(model, name)
     gone_at = time.monotonic()
     go(client)
@@ -103,19 +103,11 @@ def test_an_upstream_that_has_not_said_a_token_is_left(
 
 
 @pytest.mark.parametrize("go", [fin, reset])
-def test_an_upstream_that_has_not_answered_is_left(
-    server: GunicornProcess, model: ModelProcess, go: Going, name: str
+@pytest.mark.parametrize("script", SPEAKING.values(), ids=SPEAKING.keys())
+def test_an_upstream_that_has_spoken_is_left(
+    server: GunicornProcess, model: ModelProcess, go: Going, name: str, script: str
 ) -> None:
-    client = ask(server, f"{name}?slow_headers_ms=60000")
-    wait_until_asked(model, name)
-    gone_at = time.monotonic()
-    go(client)
-    assert left_at(model, name) - gone_at < AT_ONCE
-
-
-@pytest.mark.parametrize("go", [fin, reset])
-def test_an_upstream_that_floods_is_left(server: GunicornProcess, model: ModelProcess, go: Going, name: str) -> None:
-    client = ask(server, f"{name}?tokens=100000&interval_ms=0")
+    client = ask(server, f"{name}?{script}")
     read_until(client, b"word")
     gone_at = time.monotonic()
     go(client)
