@@ -4,7 +4,10 @@
 #   make serve         the fixed mode on http://127.0.0.1:8000
 #   make serve-broken  the broken mode on http://127.0.0.1:8001
 #   make test          format, lint, types, an install into an empty environment, and the tests, on this Python
-#                      with current releases and on Python 3.8 with the oldest ones
+#                      with current releases and on Python 3.8 with the oldest ones; some tests also run Node and
+#                      Chromium, which root on a Debian is fetched, and skip where they are not to be had
+#   make soak          minutes of random trouble, after which nothing may be left (ARGS="--seconds 600", --worker gthread)
+#   make bench-leaving how soon an upstream is left after its client
 #   make clean         takes away what the others made
 
 PYTHON ?= python3
@@ -15,12 +18,13 @@ OLDEST_PYTHON ?= $(shell for python in python3.8 $$HOME/.pyenv/versions/3.8.*/bi
 VENV = .venv
 OLDEST = .venv-oldest
 EMPTY = .venv-empty
+NODE = tests/node/node_modules
 # Unset: with it every print is flushed, and no test could tell who flushes.
 RUN = env -u PYTHONUNBUFFERED
 # Debian has venv in a package of its own; as root it is fetched.
 NEW_VENV = sh .ci/new-venv
 
-.PHONY: compare serve serve-broken test lint test-install test-current test-oldest format clean
+.PHONY: compare serve serve-broken test lint test-install test-current test-oldest programs soak bench-leaving format clean
 
 compare: $(VENV)/.installed
 	$(VENV)/bin/flaskstream compare $(ARGS)
@@ -47,16 +51,25 @@ test-install: setup.cfg pyproject.toml
 	cd $(EMPTY) && bin/python -c 'import flaskstream, os; os.stat(os.path.join(flaskstream.__path__[0], "py.typed"))'
 	rm -rf $(EMPTY) build
 
-test-current: $(VENV)/.installed-test
+test-current: $(VENV)/.installed-test $(NODE)/.installed
 	$(RUN) $(VENV)/bin/python -m pytest $(ARGS)
 
-test-oldest:
+test-oldest: $(NODE)/.installed
 ifeq ($(OLDEST_PYTHON),)
 	@echo "SKIPPED: there is no Python 3.8 here (OLDEST_PYTHON=...), so the oldest corner was not tested"
 else
 	$(MAKE) $(OLDEST)/.installed-test
 	$(RUN) $(OLDEST)/bin/python -m pytest $(ARGS)
 endif
+
+programs:
+	sh .ci/system-packages
+
+soak: $(VENV)/.installed-test
+	cd tests && $(RUN) ../$(VENV)/bin/python -m soak $(ARGS)
+
+bench-leaving: $(VENV)/.installed
+	$(VENV)/bin/python -m bench.leaving $(ARGS)
 
 format: $(VENV)/.installed-test
 	$(VENV)/bin/ruff format .
@@ -70,6 +83,8 @@ $(VENV)/.installed: setup.cfg pyproject.toml
 
 $(VENV)/.installed-test: $(VENV)/.installed
 	$(VENV)/bin/pip install --quiet --editable '.[test,lint,peers]'
+	@# Built from source, which needs a C compiler. Its tests are skipped, aloud, where there is none.
+	@$(VENV)/bin/pip install --quiet uwsgi 2>/dev/null || echo "SKIPPED: uWSGI could not be built here, so it is not tested"
 	touch $@
 
 $(OLDEST)/.installed-test: setup.cfg pyproject.toml tests/oldest.txt
@@ -77,5 +92,10 @@ $(OLDEST)/.installed-test: setup.cfg pyproject.toml tests/oldest.txt
 	$(OLDEST)/bin/pip install --quiet --constraint tests/oldest.txt --editable '.[test]'
 	touch $@
 
+$(NODE)/.installed: tests/node/package.json tests/node/package-lock.json | programs
+	@if command -v npm >/dev/null; \
+	then cd tests/node && npm ci && touch node_modules/.installed; \
+	else echo "SKIPPED: there is no npm here, so nothing of npm was tested"; fi
+
 clean:
-	rm -rf $(VENV) $(OLDEST) $(EMPTY) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(EMPTY) $(NODE) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

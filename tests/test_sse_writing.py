@@ -1,11 +1,11 @@
-"""Events, how they are written, and that what was written is read again: by us, by others."""
+"""Events, how they are written, and that what was written is read again by us (by others: test_decoders)."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
 import json
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -272,46 +272,3 @@ def list_too_deep() -> list[Any]:
 def test_what_json_cannot_say_is_refused(value: Any) -> None:
     with pytest.raises(InvalidEvent, match="expected a value that JSON can carry"):
         to_json(value)
-
-
-# Public decoders read what we write as we do
-
-WITHOUT_IDS = [
-    Event("plain"),
-    Event(to_json({"t": " \u4f60\U0001f30d\u2028\x85\r\n"}), "token", retry=3000),
-    Event("  spaces \t"),
-    Event("two\nlines"),
-    Event(to_json({"t": "x" * 5000})),
-    Event("[DONE]", "done"),
-]
-WITH_IDS = [dataclasses.replace(event, id=f"e-{n}") for n, event in enumerate(WITHOUT_IDS)]
-
-
-def written(events: list[Event]) -> bytes:
-    """Return the stream with a heartbeat after each event: a block, or a bare line where ids were."""
-    return b"".join(encode(event) + encode_comment("hb", block=event.id is None) for event in events)
-
-
-streams_of_ours = pytest.mark.parametrize("events", [WITHOUT_IDS, WITH_IDS], ids=["without_ids", "with_ids"])
-in_pieces = pytest.mark.parametrize("cut", [lambda stream: [stream], byte_by_byte], ids=["whole", "in_single_bytes"])
-
-
-@streams_of_ours
-@in_pieces
-def test_httpx_sse_reads_what_we_write(events: list[Event], cut: Callable[[bytes], list[bytes]]) -> None:
-    httpx = pytest.importorskip("httpx")
-    httpx_sse = pytest.importorskip("httpx_sse")
-    stream = written(events)
-    response = httpx.Response(200, headers={"Content-Type": "text/event-stream"}, content=iter(cut(stream)))
-    theirs = [(e.data, e.event, e.id, e.retry) for e in httpx_sse.EventSource(response).iter_sse()]
-    ours = Decoder().feed(stream)
-    assert ours == events
-    assert theirs == [(event.data, event.event, event.last_event_id, event.retry) for event in ours]
-
-
-@streams_of_ours
-@in_pieces
-def test_sseclient_py_reads_what_we_write(events: list[Event], cut: Callable[[bytes], list[bytes]]) -> None:
-    sseclient = pytest.importorskip("sseclient")
-    theirs = [(e.data, e.event, e.id) for e in sseclient.SSEClient(cut(written(events))).events()]
-    assert theirs == [(event.data, event.event, event.id) for event in events]
