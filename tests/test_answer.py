@@ -6,10 +6,12 @@ import zlib
 import pytest
 from raw_client import chunks_of
 
-from flaskstream.lab.answer import answer, for_client, offers_gzip
-from flaskstream.lab.script import CODINGS, FRAMINGS, LINE_ENDS, Script
+from flaskstream.lab.model.answer import answer, for_client, offers_gzip
+from flaskstream.lab.model.dialects import ANTHROPIC, DIALECTS, OPENAI
+from flaskstream.lab.model.script import CODINGS, FRAMINGS, LINE_ENDS, Script
 from flaskstream.sse import Decoder
 
+EACH_DIALECT = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
 SAID = [{"role": "assistant", "content": ""}, {"content": "Each"}, {"content": " word"}, {}]
 
 
@@ -52,14 +54,20 @@ def test_the_usage_has_a_chunk_of_its_own_without_choices():
     assert answer(for_client(Script(tokens=2), usage=True)) == answer(Script(tokens=2, usage=True))
 
 
-def test_a_comment_comes_before_the_first_event():
-    plain = answer(Script(tokens=2)).body
-    assert answer(Script(tokens=2, comments=True)).body == b": PROCESSING\n\n" + plain
+@EACH_DIALECT
+def test_a_comment_comes_before_the_first_event(dialect):
+    plain = answer(Script(tokens=2), dialect=dialect).body
+    assert answer(Script(tokens=2, comments=True), dialect=dialect).body == b": PROCESSING\n\n" + plain
 
 
-def test_done_can_be_left_out():
-    plain = answer(Script(tokens=2)).body
-    assert answer(Script(tokens=2, no_done=True)).body + b"data: [DONE]\n\n" == plain
+@pytest.mark.parametrize(
+    ("dialect", "mark"),
+    [(OPENAI, b"data: [DONE]\n\n"), (ANTHROPIC, b'event: message_stop\ndata: {"type":"message_stop"}\n\n')],
+    ids=["openai", "anthropic"],
+)
+def test_the_terminal_mark_can_be_left_out(dialect, mark):
+    plain = answer(Script(tokens=2), dialect=dialect).body
+    assert answer(Script(tokens=2, no_done=True), dialect=dialect).body + mark == plain
 
 
 def test_an_error_takes_the_place_of_a_token_and_ends_the_answer():
@@ -72,23 +80,26 @@ def test_an_error_takes_the_place_of_a_token_and_ends_the_answer():
     assert [step.tokens for step in planned.steps] == [0, 1, 2, 2, 2, 2]
 
 
+@EACH_DIALECT
 @pytest.mark.parametrize("line_end", list(LINE_ENDS))
-def test_every_line_end_says_the_same(line_end):
-    plain = answer(Script(comments=True)).body
-    assert answer(Script(comments=True, line_end=line_end)).body == plain.replace(b"\n", LINE_ENDS[line_end])
-    assert payloads(plain) == payloads(answer(Script(line_end=line_end)).body)
+def test_every_line_end_says_the_same(line_end, dialect):
+    plain = answer(Script(comments=True), dialect=dialect).body
+    other = answer(Script(comments=True, line_end=line_end), dialect=dialect).body
+    assert other == plain.replace(b"\n", LINE_ENDS[line_end])
+    assert payloads(plain) == payloads(other)
 
 
+@EACH_DIALECT
 @pytest.mark.parametrize("framing", FRAMINGS)
 @pytest.mark.parametrize("coding", [coding for coding in CODINGS if coding != "auto"])
 @pytest.mark.parametrize("piece_bytes", [0, 1, 7])
-def test_every_framing_coding_and_cut_carries_the_same_content(framing, coding, piece_bytes):
+def test_every_framing_coding_and_cut_carries_the_same_content(framing, coding, piece_bytes, dialect):
     script = Script(framing=framing, coding=coding, piece_bytes=piece_bytes)
-    planned = answer(script)
+    planned = answer(script, dialect=dialect)
     body = unframed(planned)
     wbits = {"gzip": 31, "gzip-unflushed": 31, "deflate": 15}
     plain = body if coding == "identity" else zlib.decompress(body, wbits[coding])
-    assert plain == answer(Script()).body
+    assert plain == answer(Script(), dialect=dialect).body
     assert planned.body == body
     assert planned.steps[-1].tokens == 24
     if piece_bytes and framing == "chunked":

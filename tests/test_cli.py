@@ -19,7 +19,7 @@ from raw_client import ask
 
 import flaskstream
 from flaskstream.cli import main
-from flaskstream.lab.model import ANNOUNCEMENT
+from flaskstream.lab.model.command import ANNOUNCEMENT
 from flaskstream.lab.plan import Plan
 
 ROOT = pathlib.Path(__file__).parent.parent

@@ -14,8 +14,8 @@ import sys
 import pytest
 from marked import PATIENCE, Mark
 
+from flaskstream.lab.model.script import Script
 from flaskstream.lab.processes import ModelProcess
-from flaskstream.lab.script import Script
 
 ROOT = str(pathlib.Path(__file__).parent.parent)
 TOKENS = 24

@@ -10,9 +10,10 @@ from dataclasses import replace
 import pytest
 from raw_client import ROLE, TOKEN, Connection, ask, chat, chunks_of, logged, request
 
-from flaskstream.lab.answer import answer
+from flaskstream.lab.model.answer import answer
+from flaskstream.lab.model.dialects import ANTHROPIC
+from flaskstream.lab.model.script import Script
 from flaskstream.lab.processes import ModelProcess
-from flaskstream.lab.script import Script
 
 INTERVAL = 0.05
 
@@ -200,6 +201,24 @@ def test_an_answer_in_one_piece_comes_when_its_stream_would_have_ended(model):
 def test_the_official_clients_option_asks_for_the_usage(model):
     got = ask(model.url, "sdk?tokens=2&interval_ms=1&framing=close", stream_options={"include_usage": True})
     assert b'"choices":[],"usage":{"prompt_tokens":8,' in got.raw_body
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/messages"])
+def test_messages_are_answered_as_anthropic_does(model, path):
+    script = Script(name="claude", tokens=3, interval_ms=20, tool_calls=1, framing="close")
+    got = ask(model.url, script.model, path=path, max_tokens=9)
+    assert got.raw_body == answer(script, dialect=ANTHROPIC).body
+    assert got.arrival(b"message_stop") - got.sent_at >= script.length * 0.02
+    entry = logged(model, script.model)
+    assert f"request-id: req-{entry['id']}\r\n".encode() in got.head
+    assert (entry["path"], entry["ended"]) == (path, "complete")
+    assert entry["sent_tokens"] == entry["tokens_total"] == script.length
+
+
+def test_a_message_in_one_piece(model):
+    script = Script(name="claude", tokens=3, interval_ms=1, framing="length")
+    got = ask(model.url, script.model, path="/v1/messages", stream=False, max_tokens=9)
+    assert json.loads(got.raw_body)["content"] == [{"type": "text", "text": script.text}]
 
 
 @pytest.mark.parametrize("framing", ["chunked", "length"])

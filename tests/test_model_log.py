@@ -12,6 +12,7 @@ from flaskstream.lab.processes import ModelProcess
 
 CLOSE = ("Connection: close",)
 CHAT = "/v1/chat/completions"
+MESSAGES = "/v1/messages"
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +147,22 @@ def test_a_bad_request_gets_an_error_object(model, data, status, message):
     assert got_status == status
     assert message in error["message"]
     assert set(error) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "kind", "message"),
+    [
+        (chat("x", path=MESSAGES), 400, "invalid_request_error", "max_tokens: expected a whole number"),
+        (request("POST", MESSAGES, b'{"max_tokens":1}', CLOSE), 400, "invalid_request_error", "messages: expected"),
+        (chat("x?tokns=1", path=MESSAGES, max_tokens=1), 400, "invalid_request_error", "got 'tokns'"),
+        (request("GET", MESSAGES, headers=CLOSE), 404, "not_found_error", "GET /v1/messages"),
+        (request("POST", MESSAGES, headers=["Content-Length: 99999999"]), 413, "request_too_large", "at most"),
+    ],
+)
+def test_a_bad_request_for_a_message_gets_the_error_of_its_api(model, data, status, kind, message):
+    got_status, error = refused(model, data)
+    assert (got_status, error["type"], set(error)) == (status, kind, {"type", "message"})
+    assert message in error["message"]
 
 
 def test_a_body_that_is_too_large_does_not_cost_the_client_its_answer(model):

@@ -9,9 +9,9 @@ import sys
 import pytest
 from raw_client import Connection, ask, chat
 
-from flaskstream.lab.answer import answer
+from flaskstream.lab.model.answer import answer
+from flaskstream.lab.model.script import Script
 from flaskstream.lab.processes import ModelProcess, ProcessFailed
-from flaskstream.lab.script import Script
 
 COMMAND = [sys.executable, "-m", "flaskstream.lab.model"]
 SOON_SECONDS = 20

@@ -33,7 +33,8 @@ from flaskstream.lab.figures import (
     whole_words,
 )
 from flaskstream.lab.judge import complaints, flows, signs_of_holding
-from flaskstream.lab.timeline import Axis, cells, silences
+from flaskstream.lab.timeline import axis_over, cells, silences
+from flaskstream.show.axis import Axis
 
 # One client
 
@@ -359,7 +360,7 @@ def test_notes_say_what_no_column_has_room_for():
 
 
 def test_both_modes_share_an_axis_that_holds_the_longer_one():
-    axis = Axis.over((FIXED, BROKEN), most_ticks=8)
+    axis = axis_over((FIXED, BROKEN), most_ticks=8)
     assert axis.end == pytest.approx(BROKEN.clients[-1].ended_at)
     assert axis.ticks == (0, 1, 2, 3, 4)
     assert axis.share(axis.end) == 1.0
@@ -367,7 +368,7 @@ def test_both_modes_share_an_axis_that_holds_the_longer_one():
 
 @given(end=st.floats(0.001, 10_000), most=st.integers(4, 20))
 def test_marks_are_round_few_and_never_beyond_the_end(end, most):
-    axis = Axis.over([server("x", client((), "cut", ended_at=end))], most)
+    axis = axis_over([server("x", client((), "cut", ended_at=end))], most)
     assert 2 <= len(axis.ticks) <= most + 1
     assert axis.ticks[-1] <= end * 1.000001
     assert f"{axis.step:e}"[0] in "125"
@@ -403,7 +404,7 @@ def test_a_lump_at_the_very_end_still_leaves_room_for_the_end_mark():
 )
 def test_no_token_is_lost_on_a_timeline(arrivals, after, columns):
     run = client(arrivals, ended_at=(arrivals[-1] if arrivals else 0) + after)
-    drawn = cells(run, Axis.over([server("x", run)]), columns, INTERVAL)
+    drawn = cells(run, axis_over([server("x", run)]), columns, INTERVAL)
     assert sum(cell.tokens for cell in drawn) == len(arrivals)
     assert len(drawn) <= columns + 1
     assert [cell.kind for cell in drawn].index("end") == len(drawn) - 1

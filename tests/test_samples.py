@@ -12,8 +12,8 @@ import pytest
 import requests
 
 from flaskstream.lab.gunicorn import GunicornProcess
+from flaskstream.lab.model.script import Script
 from flaskstream.lab.processes import ModelProcess
-from flaskstream.lab.script import Script
 from flaskstream.testing import open_stream
 
 SAMPLES = pathlib.Path(__file__).parent.parent / "samples"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flaskstream.lab.script import CODINGS, FRAMINGS, LINE_ENDS, Script
+from flaskstream.lab.model.script import CODINGS, FRAMINGS, LINE_ENDS, Script
 
 
 def test_a_name_alone_is_the_script_of_defaults():
@@ -17,7 +17,7 @@ def test_every_key_is_read_from_the_query_string():
     told = (
         "slow?tokens=9&interval_ms=20&framing=length&coding=gzip-unflushed&slow_headers_ms=1&silence_after=3"
         "&silence_ms=70&close_at=6&no_done=1&error_after=8&status=503&retry_after=4"
-        "&content_type=text%2Fhtml%3B+charset%3Dutf-8&line_end=crlf&comments=1&usage=1&piece_bytes=5"
+        "&content_type=text%2Fhtml%3B+charset%3Dutf-8&line_end=crlf&comments=1&usage=1&piece_bytes=5&tool_calls=2"
     )
     assert Script.parse(told) == Script(
         name="slow",
@@ -38,6 +38,7 @@ def test_every_key_is_read_from_the_query_string():
         comments=True,
         usage=True,
         piece_bytes=5,
+        tool_calls=2,
     )
     assert Script.parse("x?no_terminator=1&hold_open_ms=2") == Script("x", no_terminator=True, hold_open_ms=2)
     assert Script.parse("x?reset_at=0").reset_at == 0
@@ -51,7 +52,7 @@ def test_an_empty_content_type_is_told_apart_from_none():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("tick?tokns=3", "expected the keys tokens, interval_ms, .*, got 'tokns'"),
+        ("tick?tokns=3", "expected the keys tokens, tool_calls, .*, got 'tokns'"),
         ("tick?name=x", "got 'name'"),
         ("tick?tokens", "tokens: expected a whole number from 0 to 100000, got ''"),
         ("tick?tokens=many", "tokens: expected a whole number from 0 to 100000, got 'many'"),
@@ -60,6 +61,7 @@ def test_an_empty_content_type_is_told_apart_from_none():
         ("tick?tokens=٣", "got '٣'"),
         ("tick?tokens=100001", "tokens: expected a whole number from 0 to 100000, got 100001"),
         ("tick?tokens=3&tokens=4", "tokens: expected once"),
+        ("tick?tool_calls=17", "tool_calls: expected a whole number from 0 to 16, got 17"),
         ("tick?framing=http2", "framing: expected one of chunked, close, http10, length, got 'http2'"),
         ("tick?coding=br", "coding: expected one of identity, gzip, gzip-unflushed, deflate, auto, got 'br'"),
         ("tick?line_end=lfcr", "line_end: expected one of lf, crlf, cr, got 'lfcr'"),
@@ -147,3 +149,24 @@ def test_a_silence_without_a_length_lasts_until_the_client_leaves():
     script = Script(tokens=4, silence_after=2)
     assert script.due(2) < math.inf
     assert script.due(3) == script.seconds == math.inf
+
+
+def test_each_call_of_a_tool_is_a_name_and_json_in_fragments():
+    script = Script(tokens=1, tool_calls=3)
+    assert [piece.kind for piece in script.pieces[:2]] == ["text", "call"]
+    assert len(script.pieces) == script.length
+    arguments = [json.loads(call.arguments) for call in script.calls]
+    assert all(len(call.fragments) > 2 for call in script.calls)
+    assert len({str(each) for each in arguments}) == 3
+    for n, call in enumerate(script.calls):
+        said = [piece.text for piece in script.pieces if (piece.kind, piece.call) == ("arguments", n)]
+        assert "".join(said) == call.arguments
+
+
+def test_the_parts_of_calls_take_their_time_and_can_be_the_place_of_a_failure():
+    script = Script(tokens=2, tool_calls=1, interval_ms=100)
+    assert script.length > 2 and script.text == Script(tokens=2).text
+    assert script.seconds == pytest.approx(script.length * 0.1)
+    assert Script(tokens=2, tool_calls=1, error_after=script.length, silence_after=3)
+    with pytest.raises(ValueError, match=f"error_after: expected at most the {script.length} tokens"):
+        Script(tokens=2, tool_calls=1, error_after=script.length + 1)

@@ -14,11 +14,11 @@ from flaskstream.debug import MAX_LINES_PER_SECOND
 from flaskstream.lab.drive import Driven, at_once, drive
 from flaskstream.lab.faults import AS_USUAL, Scenario, active_faults
 from flaskstream.lab.gunicorn import DebugLine, GunicornProcess
+from flaskstream.lab.model.script import Script
 from flaskstream.lab.pace import SeenPace, ToldPace
 from flaskstream.lab.plan import Plan
 from flaskstream.lab.processes import PACKAGE_ROOT, ModelProcess
 from flaskstream.lab.runs import ClientRun, ServerRun
-from flaskstream.lab.script import Script
 
 SERVERS_AT_ONCE = 4
 """How many servers run side by side. They mostly wait; but starting one takes processor time, and so they are all

@@ -11,15 +11,17 @@ from typing import Any, Callable, Iterable, Iterator
 
 from flask import Flask, Response, stream_with_context
 
-from flaskstream.blueprint import bad_request, chat_payload
+from flaskstream.answers import tokens as tokens_of
+from flaskstream.chat_request import chat_payload
 from flaskstream.debug import DebugPrinter
 from flaskstream.dialects import OPENAI
+from flaskstream.guard import refusal
 from flaskstream.lab.faults import active_faults
-from flaskstream.relay import tokens as tokens_of
 from flaskstream.settings import Settings
 from flaskstream.sse import Event, to_json
 from flaskstream.unbuffered import STREAM_HEADERS
-from flaskstream.upstream import Answer, Upstream
+from flaskstream.upstream import Upstream
+from flaskstream.upstream_answer import Answer
 from flaskstream.wire import EventWire
 
 
@@ -73,7 +75,7 @@ def install_broken(app: Flask, prefix: str, upstream: Upstream, settings: Settin
         try:
             payload = chat_payload(upstream.model, may_choose_model=True)
         except ValueError as error:
-            return bad_request(str(error))
+            return refusal(400, "bad_request", str(error))
         frames = _frames(steps, upstream, payload, settings.debug_print)
         body = steps.body(stream_with_context(frames))
         return Response(body, content_type="text/event-stream", headers=STREAM_HEADERS)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from flask import Flask, Response
 
     from flaskstream.lab.broken import Steps
-    from flaskstream.upstream import Answer, Upstream
+    from flaskstream.upstream import Upstream
+    from flaskstream.upstream_answer import Answer
 
 
 def nothing(steps: Steps) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import os
 import select
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPSConnection
 from types import TracebackType
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from flaskstream.lab.model import ANNOUNCEMENT
-from flaskstream.lab.script import Script
+from flaskstream.lab.model.command import ANNOUNCEMENT
+from flaskstream.lab.model.script import Script
 
 START_SECONDS = 30.0
 """How long a child may take to listen: a Python start on a machine that is busy with others."""
@@ -43,14 +44,17 @@ class ModelProcess:
     Args:
         default: the script of requests whose model carries none.
         port: 0: a free one.
+        certfile: listen with TLS: a file with a certificate, which vouches for itself, and its key.
 
     Raises:
         ProcessFailed: it does not listen.
     """
 
-    def __init__(self, default: Script | None = None, port: int = 0) -> None:
+    def __init__(self, default: Script | None = None, port: int = 0, certfile: str | None = None) -> None:
         model = (default or Script()).model
         command = [sys.executable, "-m", "flaskstream.lab.model", "--until-stdin-closes"]
+        command += ["--certfile", os.path.abspath(certfile)] if certfile else []
+        self._certfile = certfile
         # A pipe that nobody reads would stop the child. Closed in close().
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
@@ -86,7 +90,7 @@ class ModelProcess:
         return os.pread(self._stderr.fileno(), size, 0).decode("utf-8", "replace")
 
     def requests(self) -> list[dict[str, Any]]:
-        """The log of what it was asked, oldest first: the fields of `flaskstream.lab.model_log.Request`."""
+        """The log of what it was asked, oldest first: the fields of `flaskstream.lab.model.log.Request`."""
         found: list[dict[str, Any]] = self._ask("GET")
         return found
 
@@ -95,13 +99,20 @@ class ModelProcess:
         self._ask("DELETE")
 
     def _ask(self, method: str) -> Any:
-        where = urlsplit(self.url)
-        connection = HTTPConnection(str(where.hostname), where.port, timeout=ANSWER_SECONDS)
+        connection = self._connection()
         try:
             connection.request(method, "/requests")
             return json.loads(connection.getresponse().read())
         finally:
             connection.close()
+
+    def _connection(self) -> HTTPConnection:
+        where = urlsplit(self.url)
+        host = str(where.hostname)
+        if not self._certfile:
+            return HTTPConnection(host, where.port, timeout=ANSWER_SECONDS)
+        trusting = ssl.create_default_context(cafile=self._certfile)
+        return HTTPSConnection(host, where.port, timeout=ANSWER_SECONDS, context=trusting)
 
     def close(self) -> None:
         """End it; more than once is fine."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
-from flaskstream.lab.drawing import ASCII, UNICODE, Look, timelines
+from flaskstream.lab.drawing import timelines
 from flaskstream.lab.figures import FAULT_FIGURES, MODE_FIGURES, count_text, notes, run_words
 from flaskstream.lab.results import ClientRun, Comparison, FaultLine, ServerRun
+from flaskstream.show.terminal import Terminal, terminal_for
 
 SCHEMA_VERSION = 1
 
-_NARROWEST, _WIDEST = 80, 120
 _LABEL_ROOM = 12
 
 
@@ -23,73 +23,72 @@ def text_report(comparison: Comparison, *, color: bool, width: int, unicode: boo
         width: of the terminal, in columns; used from 80 to 120.
         unicode: the terminal can show more than ASCII; without it, nothing but ASCII is returned.
     """
-    look = Look(color, min(max(width, _NARROWEST), _WIDEST), UNICODE if unicode else ASCII)
+    terminal = terminal_for(color, width, unicode)
     sections = [
-        _opening(comparison, look),
-        _modes(comparison, look),
-        timelines(comparison.fixed, comparison.broken, look),
-        *_faults(comparison.faults, look),
-        _verdict(comparison, look),
+        _opening(comparison, terminal),
+        _modes(comparison, terminal),
+        timelines(comparison.fixed, comparison.broken, terminal),
+        *_faults(comparison.faults, terminal),
+        _verdict(comparison, terminal),
     ]
-    text = "\n\n".join("\n".join(line.rstrip() for line in section) for section in sections) + "\n"
-    return text if unicode else text.encode("ascii", "replace").decode()
+    return terminal.text(sections)
 
 
-def _opening(comparison: Comparison, look: Look) -> list[str]:
+def _opening(comparison: Comparison, terminal: Terminal) -> list[str]:
     fixed, broken = comparison.fixed, comparison.broken
-    lines = [look.paint("title", "flaskstream compare") + f"  {run_words(fixed)}"]
+    lines = [terminal.paint("title", "flaskstream compare") + f"  {run_words(fixed)}"]
     machine = comparison.machine.replace(" ", "\xa0").replace(",\xa0", ", ")  # wraps between releases only
-    lines += [look.paint("quiet", line) for line in look.wrap(machine)]
+    lines += [terminal.paint("quiet", line) for line in terminal.wrap(machine)]
     if broken.faults:
         faults = f"broken = {', '.join(broken.faults)}"
-        lines += [look.paint("quiet", line) for line in look.wrap(faults, hanging=" " * len("broken = "))]
+        lines += [terminal.paint("quiet", line) for line in terminal.wrap(faults, hanging=" " * len("broken = "))]
     return lines
 
 
-def _modes(comparison: Comparison, look: Look) -> list[str]:
+def _modes(comparison: Comparison, terminal: Terminal) -> list[str]:
     """The two modes side by side, one figure in a row."""
     label_room = 18
-    room = min((look.width - label_room) // 2 - 2, 36)
+    room = min((terminal.width - label_room) // 2 - 2, 36)
     fixed, broken = comparison.fixed, comparison.broken
     lines = [
         " " * label_room
-        + look.paint("title", fixed.name.ljust(room + 2))
-        + look.paint("title", broken.name.ljust(room))
+        + terminal.paint("title", fixed.name.ljust(room + 2))
+        + terminal.paint("title", broken.name.ljust(room))
     ]
     for figure in MODE_FIGURES:
         style = "bad" if figure.worse(broken, fixed) else "plain"
-        left, right = (look.wrap(figure.text(run), room=room) for run in (fixed, broken))
+        left, right = (terminal.wrap(figure.text(run), room=room) for run in (fixed, broken))
         for n in range(max(len(left), len(right))):
             label = figure.label if n == 0 else ""
             cell = left[n] if n < len(left) else ""
             beside = right[n] if n < len(right) else ""
-            lines.append(f"  {label:{label_room - 2}}{cell:{room + 2}}{look.paint(style, beside)}")
+            lines.append(f"  {label:{label_room - 2}}{cell:{room + 2}}{terminal.paint(style, beside)}")
     return lines
 
 
-def _faults(faults: Sequence[FaultLine], look: Look) -> list[list[str]]:
+def _faults(faults: Sequence[FaultLine], terminal: Terminal) -> list[list[str]]:
     if not faults:
         return []
     shown = sum(fault.shows for fault in faults)
-    title = look.paint("title", "What made the difference")
+    title = terminal.paint("title", "What made the difference")
     heading = f"{title}  each mistake switched on alone; {shown} of {len(faults)} showed"
-    return [[heading], *(_fault(fault, look) for fault in faults)]
+    return [[heading], *(_fault(fault, terminal) for fault in faults)]
 
 
-def _fault(fault: FaultLine, look: Look) -> list[str]:
+def _fault(fault: FaultLine, terminal: Terminal) -> list[str]:
     state = "shows" if fault.shows else "did not show"
-    rule = look.glyphs.rule * max(look.width - len(fault.name) - len(state) - 4, 1)
+    rule = terminal.glyphs.rule * max(terminal.width - len(fault.name) - len(state) - 4, 1)
     style = "plain" if fault.shows else "doubt"
-    lines = [f"{look.paint('title', fault.name)}  {look.paint('quiet', rule)}  {look.paint(style, state)}"]
-    lines += look.wrap(fault.sentence, "  ")
-    lines += ["", *_fault_figures(fault, look), ""]
+    lines = [f"{terminal.paint('title', fault.name)}  {terminal.paint('quiet', rule)}  {terminal.paint(style, state)}"]
+    lines += terminal.wrap(fault.sentence, "  ")
+    lines += ["", *_fault_figures(fault, terminal), ""]
     for label, text in (("evidence", fault.evidence), *notes(fault.faulty, fault.control), ("cure", fault.cure)):
-        first, *rest = look.wrap(text, " " * _LABEL_ROOM) or [""]
-        lines += [f"  {look.paint('quiet', label.ljust(_LABEL_ROOM - 2))}{first[_LABEL_ROOM:]}", *rest]
+        first, *rest = terminal.wrap(text, " " * _LABEL_ROOM) or [""]
+        lines += [f"  {terminal.paint('quiet', label.ljust(_LABEL_ROOM - 2))}{first[_LABEL_ROOM:]}", *rest]
     return lines
 
 
-def _fault_figures(fault: FaultLine, look: Look) -> list[str]:
+def _fault_figures(fault: FaultLine, terminal: Terminal) -> list[str]:
     """With the fault, and without it where that differs."""
     rooms = [max(len(figure.label), 8) + 2 for figure in FAULT_FIGURES]
     rooms[0] -= 2
@@ -98,26 +97,27 @@ def _fault_figures(fault: FaultLine, look: Look) -> list[str]:
         differs = figure.differs(fault.faulty, fault.control)
         header += figure.label.rjust(room)
         worse = figure.worse(fault.faulty, fault.control)
-        faulty += look.paint("bad" if worse else "plain", figure.text(fault.faulty).rjust(room))
+        faulty += terminal.paint("bad" if worse else "plain", figure.text(fault.faulty).rjust(room))
         beside = figure.text(fault.control) if differs else "same"
-        control += look.paint("plain" if differs else "quiet", beside.rjust(room))
-    return [look.paint("quiet", header), faulty, control]
+        control += terminal.paint("plain" if differs else "quiet", beside.rjust(room))
+    return [terminal.paint("quiet", header), faulty, control]
 
 
-def _verdict(comparison: Comparison, look: Look) -> list[str]:
+def _verdict(comparison: Comparison, terminal: Terminal) -> list[str]:
     verdict = comparison.verdict
-    ends = look.glyphs.ends
+    ends = terminal.glyphs.ends
     style, mark = ("good", ends["complete"]) if verdict.ok else ("bad", ends["cut"])
     took = f"took {comparison.seconds:.0f} s"
-    rule = look.glyphs.rule * (look.width - len(took) - 2)
-    lines = [look.paint("quiet", f"{rule}  {took}"), look.paint(style, f"{mark} {verdict.line}")]
+    rule = terminal.glyphs.rule * (terminal.width - len(took) - 2)
+    lines = [terminal.paint("quiet", f"{rule}  {took}"), terminal.paint(style, f"{mark} {verdict.line}")]
     for reason in verdict.reasons:
-        lines += look.wrap(reason, "  ", "    ")
+        lines += terminal.wrap(reason, "  ", "    ")
     silent = [fault.name for fault in comparison.faults if not fault.shows]
     if silent:
         who = count_text(len(silent), "fault")
         lines += [
-            look.paint("doubt", line) for line in look.wrap(f"{who} did not show: {', '.join(silent)}.", "  ", "    ")
+            terminal.paint("doubt", line)
+            for line in terminal.wrap(f"{who} did not show: {', '.join(silent)}.", "  ", "    ")
         ]
     return lines
 

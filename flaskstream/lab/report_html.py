@@ -27,7 +27,8 @@ from flaskstream.lab.figures import (
 )
 from flaskstream.lab.judge import complaints, flows
 from flaskstream.lab.results import ClientRun, Comparison, FaultLine, ServerRun
-from flaskstream.lab.timeline import Axis, silences
+from flaskstream.lab.timeline import axis_over, silences
+from flaskstream.show.axis import Axis
 
 _TEMPLATE = Path(__file__).with_name("compare.html")
 
@@ -98,7 +99,7 @@ def html_report(comparison: Comparison) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(duration=seconds_text, ticked=_ticked)
     runs = (comparison.fixed, comparison.broken)
-    axis = Axis.over(runs, most_ticks=6)
+    axis = axis_over(runs, most_ticks=6)
     return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         comparison=comparison,
         verdict=comparison.verdict,
@@ -129,7 +130,7 @@ def _fault_chart(fault: FaultLine) -> Chart:
     runs = (("with it", fault.faulty), ("without", fault.control))
     rows = [(label, run, max(run.clients, key=_wait)) for label, run in runs if run.clients]
     title = f"{fault.name}: when the tokens arrived at the client that waited longest, with the fault and without it"
-    axis = Axis.over((fault.faulty, fault.control), most_ticks=4)
+    axis = axis_over((fault.faulty, fault.control), most_ticks=4)
     return _chart(f"chart-{fault.name}", title, rows, axis, left=19.0)
 
 

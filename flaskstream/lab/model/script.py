@@ -1,4 +1,4 @@
-"""What the embedded model is told to do: the `model` field of an OpenAI request is the script.
+"""What the embedded model is told to do: the `model` field of a request is the script, in every dialect.
 
     "tick?tokens=24&interval_ms=50&framing=close"
 
@@ -17,6 +17,8 @@ from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 from urllib.parse import unquote_plus, urlencode
 
+from flaskstream.lab.model.words import Call, Piece, call_of_tool, pieces, tokens
+
 FRAMINGS = ("chunked", "close", "http10", "length")
 CODINGS = ("identity", "gzip", "gzip-unflushed", "deflate", "auto")
 LINE_ENDS = {"lf": b"\n", "crlf": b"\r\n", "cr": b"\r"}
@@ -26,13 +28,14 @@ _ANY_BYTE = 1_000_000_000
 
 _NUMBERS = {  # the lowest and the highest value
     "tokens": (0, 100_000),
+    "tool_calls": (0, 16),
     "interval_ms": (0, _HOUR_MS),
     "slow_headers_ms": (0, _HOUR_MS),
-    "silence_after": (0, 100_000),
+    "silence_after": (0, 101_000),
     "silence_ms": (0, _HOUR_MS),
     "reset_at": (0, _ANY_BYTE),
     "close_at": (0, _ANY_BYTE),
-    "error_after": (0, 100_000),
+    "error_after": (0, 101_000),
     "status": (200, 599),
     "retry_after": (0, 86_400),
     "piece_bytes": (0, _ANY_BYTE),
@@ -43,25 +46,19 @@ _FLAGS = ("no_terminator", "no_done", "comments", "usage")
 _PRINTABLE = re.compile("[ -~]*")
 _NUMBER = re.compile("[0-9]{1,12}")
 
-_SENTENCES = (
-    ("Each", " word", " leaves", " as", " soon", " as", " said", "."),
-    (" 東京", " hears", " it", ",", " then", " Zürich", " does", "."),
-    (" Nobody", " waits", " for", " the", " last", " one", " 🚀", "!"),
-    ("\n\n", "It", "'s", ' "live', '",', " not", " kept", "."),
-)
-_TOKENS = tuple(token for sentence in _SENTENCES for token in sentence)
-
 
 @dataclass(frozen=True)
 class Script:
     """One answer of the model: its pace, its bytes, and what goes wrong in it; valid from birth.
 
-    The clock of an answer starts when its head was written; token n (from 1) is due n intervals later.
+    The clock of an answer starts when its head was written; token n (from 1) is due n intervals later. The parts of a
+    call count as tokens.
     Body bytes are counted after the content coding and before the framing.
 
     Args:
         name: the model's name, as its answer repeats it.
-        tokens: how many tokens it says.
+        tokens: how many tokens of text it says.
+        tool_calls: so many calls of tools follow the text: the name of each, then its arguments in parts.
         interval_ms: milliseconds before each token.
         framing: how the body ends. `chunked`; `close`: HTTP/1.1 with `Connection: close` and no framing;
             `http10`: the same with an HTTP/1.0 status line; `length`: Content-Length.
@@ -74,14 +71,14 @@ class Script:
         reset_at: the connection is reset (RST) after exactly so many body bytes.
         close_at: the connection is closed (FIN) after exactly so many body bytes, in a chunk or not.
         no_terminator: everything is said, then the connection closes without the final chunk.
-        no_done: `data: [DONE]` is left out.
+        no_done: the last event, `data: [DONE]` or `message_stop`, is left out.
         error_after: in the place of the token after this many comes an error object, and the answer ends there.
         status: 200, or the 4xx or 5xx of an error in JSON.
-        retry_after: seconds, in the Retry-After of a 429 or 503.
+        retry_after: seconds, in the Retry-After of a 429, 503 or 529.
         content_type: instead of the right Content-Type; "": no such header.
         line_end: of the event stream: `lf`, `crlf` or `cr`.
         comments: a comment comes before the first event.
-        usage: a chunk with the usage comes before `[DONE]`.
+        usage: a chunk with the usage comes before `[DONE]`; Anthropic tells it always.
         piece_bytes: the body goes out in pieces of so many bytes, each its own write and its own chunk; 0: event
             by event.
         hold_open_ms: milliseconds between the last body byte and the end of the body.
@@ -92,6 +89,7 @@ class Script:
 
     name: str = "tick"
     tokens: int = 24
+    tool_calls: int = 0
     interval_ms: int = 50
     framing: str = "chunked"
     coding: str = "identity"
@@ -147,16 +145,28 @@ class Script:
 
     @property
     def token_texts(self) -> tuple[str, ...]:
-        """The tokens, with the leading spaces and the punctuation of a language model's."""
-        texts = [_TOKENS[n % len(_TOKENS)] for n in range(self.tokens)]
-        for n in range(len(_TOKENS), self.tokens, len(_TOKENS)):
-            texts[n] = " " + texts[n]
-        return tuple(texts)
+        """The tokens of the text."""
+        return tokens(self.tokens)
 
     @property
     def text(self) -> str:
-        """The whole answer."""
+        """The whole text."""
         return "".join(self.token_texts)
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls of tools."""
+        return tuple(map(call_of_tool, range(self.tool_calls)))
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """All that is said, one for each interval."""
+        return pieces(self.tokens, self.calls)
+
+    @property
+    def length(self) -> int:
+        """How many tokens that is: those of the text, and the parts of the calls."""
+        return self.tokens + sum(1 + len(call.fragments) for call in self.calls)
 
     @property
     def silence(self) -> float:
@@ -168,7 +178,7 @@ class Script:
     @property
     def seconds(self) -> float:
         """How long after its head the last token is said and the silence, if any, is over."""
-        return self.tokens * self.interval_ms / 1000 + self.silence
+        return self.length * self.interval_ms / 1000 + self.silence
 
     def due(self, n: int) -> float:
         """When token n (from 1) is due, in seconds after the head was written."""
@@ -216,8 +226,8 @@ def _refuse(key: str, value: object) -> NoReturn:
 def _check_together(script: Script) -> None:
     for key in ("silence_after", "error_after"):
         value = getattr(script, key)
-        if value is not None and value > script.tokens:
-            raise ValueError(f"{key}: expected at most the {script.tokens} tokens that are said, got {value}")
+        if value is not None and value > script.length:
+            raise ValueError(f"{key}: expected at most the {script.length} tokens that are said, got {value}")
     if script.silence_ms and script.silence_after is None:
         raise ValueError(f"silence_ms: expected together with silence_after, got {script.silence_ms} alone")
     cuts = [key for key in ("reset_at", "close_at") if getattr(script, key) is not None]

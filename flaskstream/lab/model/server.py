@@ -1,31 +1,34 @@
-"""The embedded model's HTTP server: OpenAI-compatible, and exact to the byte.
+"""The embedded model's HTTP server: what it is asked, and how it plays its answers.
 
-It plays answers (`flaskstream.lab.answer`) byte by byte: it writes the head and the framing itself, one
+It plays them (`flaskstream.lab.model.answer`) byte by byte: it writes the head and the framing itself, one
 write for each step, on a schedule of the monotonic clock, so that a late step never delays the next.
 One thread a connection: a model of the lab serves a hundred streams, not ten thousand.
 
-    POST /v1/chat/completions    the answer of the script in `model`
+    POST /v1/chat/completions    the answer of the script in `model`, as OpenAI says it
+    POST /v1/messages            the same as Anthropic says it
     GET /v1/models
-    GET, DELETE /requests        what came and what became of it (`flaskstream.lab.model_log`); not logged itself
+    GET, DELETE /requests        what came and what became of it (`flaskstream.lab.model.log`); not logged itself
 
-An answer's `X-Request-Id: req-7` names its entry in the log.
+The path of a dialect is also there without `/v1`: clients differ in what they take for a base URL. No key is asked for.
+An answer's `X-Request-Id: req-7` (Anthropic: `request-id`) names its entry in the log.
 """
 
 from __future__ import annotations
 
 import json
 import socketserver
+import ssl
 import sys
 import time
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Callable
 
-from flaskstream.lab.answer import Answer, answer, for_client
-from flaskstream.lab.chunks import CREATED, error_object, to_json
-from flaskstream.lab.model_log import Request, RequestLog
-from flaskstream.lab.peer import PATIENCE_SECONDS, Peer, PeerLeft
-from flaskstream.lab.script import Script
+from flaskstream.lab.model.answer import Answer, answer, for_client
+from flaskstream.lab.model.dialects import CREATED, DIALECTS, OPENAI, Dialect, to_json
+from flaskstream.lab.model.log import Request, RequestLog
+from flaskstream.lab.model.peer import PATIENCE_SECONDS, Peer, PeerLeft
+from flaskstream.lab.model.script import Script
 
 MAX_BODY_BYTES = 10 * 1024 * 1024
 """The largest request that is read: a long conversation with a picture in it."""
@@ -48,6 +51,7 @@ class ModelServer(socketserver.ThreadingTCPServer):
     Args:
         address: host and port; port 0: a free one.
         default: the script of a request whose model has no query string.
+        tls: listen with TLS, with this certificate.
     """
 
     allow_reuse_address = True
@@ -55,20 +59,28 @@ class ModelServer(socketserver.ThreadingTCPServer):
     block_on_close = False  # a silent stream would wait for its client
     request_queue_size = 1024  # a hundred clients come in one instant
 
-    def __init__(self, address: tuple[str, int], default: Script) -> None:
+    def __init__(self, address: tuple[str, int], default: Script, tls: ssl.SSLContext | None = None) -> None:
         self.default = default
         self.log = RequestLog()
+        self._tls = tls
         super().__init__(address, _Handler)
 
     @property
     def url(self) -> str:
-        """The base URL for an OpenAI client."""
+        """The base URL for an OpenAI client; Anthropic's is the same without `/v1`."""
         host, port = self.server_address[:2]
-        return f"http://{host!s}:{port}/v1"
+        return f"{'https' if self._tls else 'http'}://{host!s}:{port}/v1"
+
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection. Its TLS handshake comes with the first read: in its own thread, not in this one."""
+        connection, address = super().get_request()
+        if self._tls:
+            connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        return connection, address
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print the traceback, unless a client merely went away."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
+        """Print the traceback, unless a client merely went away, or did not like the certificate."""
+        if not isinstance(sys.exc_info()[1], (ConnectionError, ssl.SSLError)):
             super().handle_error(request, client_address)
 
 
@@ -86,12 +98,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer_json(200, _UNLOGGED[self.command, path](self.server))
             return
         request = self.server.log.open(self.command, self.path, self._lower_case_headers())
+        dialect = _DIALECT_OF.get(path)
         try:
-            if (self.command, path) not in _ROUTES:
+            if dialect and self.command == "POST":
+                self._complete(request, dialect)
+            elif (self.command, path) == ("GET", "/v1/models"):
+                self._list_models(request)
+            else:
                 raise _BadRequest(404, f"Unknown request URL: {self.command} {path}.")
-            _ROUTES[self.command, path](self, request)
         except _BadRequest as error:
-            self._refuse(request, error)
+            self._refuse(request, error, dialect or OPENAI)
         except PeerLeft as left:
             self.server.log.end(request, "peer_left", peer_left_at=left.seen_at)
             self.close_connection = True
@@ -105,12 +121,13 @@ class _Handler(BaseHTTPRequestHandler):
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         return headers
 
-    def _complete(self, request: Request) -> None:
+    def _complete(self, request: Request, dialect: Dialect) -> None:
         wanted = self._read_json()
         model = wanted.get("model", self.server.default.name)
         self.server.log.note(request, model=model if isinstance(model, str) else None)
-        if not isinstance(wanted.get("messages"), list):
-            raise _BadRequest(400, "messages: expected a list of messages.", "messages")
+        for name, (kind, words) in dialect.needed.items():
+            if not isinstance(wanted.get(name), kind):
+                raise _BadRequest(400, f"{name}: expected {words}.", name)
         try:
             script = for_client(
                 self._script(model),
@@ -118,11 +135,11 @@ class _Handler(BaseHTTPRequestHandler):
                 http10=self.request_version == "HTTP/1.0",
                 usage=_asks_for_usage(wanted),
             )
-            planned = answer(script, stream=bool(wanted.get("stream")))
+            planned = answer(script, bool(wanted.get("stream")), dialect)
         except ValueError as error:
             raise _BadRequest(400, str(error), "model") from error
-        self.server.log.note(request, tokens_total=script.tokens)
-        self._play(planned, request)
+        self.server.log.note(request, tokens_total=script.length)
+        self._play(planned, request, (dialect.id_header, f"req-{request.id}"))
 
     def _script(self, model: object) -> Script:
         if not isinstance(model, str):
@@ -135,12 +152,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.log.end(request, "complete")
         self._answer_json(200, {"object": "list", "data": [model]})
 
-    def _play(self, planned: Answer, request: Request) -> None:
+    def _play(self, planned: Answer, request: Request, identity: tuple[str, str]) -> None:
         """Write the answer, and note each thing before its bytes go: who has seen them finds it in the log."""
         peer, log, said = Peer(self.connection), self.server.log, 0
         try:
             peer.wait(request.started_at + planned.head_after)
-            peer.send(planned.head(*self._more_headers(planned, request)))
+            closes = self.close_connection and planned.end == "keep"
+            peer.send(planned.head(identity, *([("Connection", "close")] if closes else [])))
             start = time.monotonic()
             for step in planned.steps:
                 peer.wait(start + step.after)
@@ -159,12 +177,6 @@ class _Handler(BaseHTTPRequestHandler):
         if planned.end != "keep":
             log.end(request, "scripted" if planned.scripted else "complete")
             self._end_connection(peer, planned.end)
-
-    def _more_headers(self, planned: Answer, request: Request) -> list[tuple[str, str]]:
-        more = [("X-Request-Id", f"req-{request.id}")]
-        if self.close_connection and planned.end == "keep":
-            more.append(("Connection", "close"))
-        return more
 
     def _end_connection(self, peer: Peer, end: str) -> None:
         self.close_connection = True
@@ -198,12 +210,12 @@ class _Handler(BaseHTTPRequestHandler):
             raise PeerLeft
         return body
 
-    def _refuse(self, request: Request, error: _BadRequest) -> None:
+    def _refuse(self, request: Request, error: _BadRequest, dialect: Dialect) -> None:
         has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
         unread = has_body and error.status != 400
         self.close_connection = self.close_connection or unread
         self.server.log.end(request, "complete")
-        self._answer_json(error.status, error_object(error.status, str(error), error.param))
+        self._answer_json(error.status, dialect.error(error.status, str(error), error.param))
         if unread:
             Peer(self.connection).say_no_more(_REFUSED_BODY_SECONDS)
 
@@ -222,16 +234,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer what the standard library cannot read, in the same form as all other errors."""
         self.close_connection = True
         self.request_version = self.protocol_version  # a line without a version is no HTTP/0.9 to us
-        self._answer_json(code, error_object(code, message or "The request was not understood."))
+        self._answer_json(code, OPENAI.error(code, message or "The request was not understood.", None))
 
     def log_message(self, format: str, *args: Any) -> None:
         """Stay silent: `GET /requests` tells more."""
 
 
-_ROUTES: dict[tuple[str, str], Callable[[_Handler, Request], None]] = {
-    ("POST", "/v1/chat/completions"): _Handler._complete,
-    ("GET", "/v1/models"): _Handler._list_models,
-}
+_DIALECT_OF = {f"{base}/{dialect.path}": dialect for dialect in DIALECTS.values() for base in ("", "/v1")}
 _UNLOGGED: dict[tuple[str, str], Callable[[ModelServer], object]] = {
     ("GET", "/requests"): lambda server: server.log.as_json(),
     ("DELETE", "/requests"): lambda server: {"forgotten": server.log.clear()},

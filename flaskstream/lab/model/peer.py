@@ -60,7 +60,7 @@ class Peer:
     def _is_gone(self, flags: int) -> bool:
         if flags != select.POLLIN:
             return True
-        if not self._connection.recv(1, socket.MSG_PEEK):
+        if not socket.socket.recv(self._connection, 1, socket.MSG_PEEK):  # below TLS, which cannot peek
             return True
         self._poll.modify(self._connection, 0)  # its next request: no end of it can be seen behind that
         return False

@@ -1,8 +1,7 @@
 """The bytes of the embedded model's answer, and when each is due. Pure: the server only plays it.
 
-An answer is made in stages, each a small generator over steps: the events or one JSON body
-(`flaskstream.lab.chunks`), then the content coding, then the cut into pieces, then the framing with
-the scripted cut.
+An answer is made in stages, each a small generator over steps: the events or one JSON body, as its dialect has
+them, then the content coding, then the cut into pieces, then the framing with the scripted cut.
 """
 
 from __future__ import annotations
@@ -12,10 +11,25 @@ from dataclasses import dataclass, replace
 from http.client import responses
 from typing import Iterable, Iterator
 
-from flaskstream.lab.chunks import Step, events, one_object, thinking
-from flaskstream.lab.script import Script
+from flaskstream.lab.model.dialects import OPENAI, Dialect, to_json
+from flaskstream.lab.model.script import LINE_ENDS, Script
 
 _WBITS = {"gzip": 31, "gzip-unflushed": 31, "deflate": 15}  # 15: a zlib wrapper, as RFC 9110 8.4.1.2 means it
+
+
+@dataclass(frozen=True)
+class Step:
+    """One write.
+
+    Args:
+        after: seconds after the head was written when it is due; `math.inf`: when the client left.
+        data: the bytes; empty when a compressor kept all of them.
+        tokens: how many tokens are said when this is written.
+    """
+
+    after: float
+    data: bytes
+    tokens: int
 
 
 @dataclass(frozen=True)
@@ -48,8 +62,8 @@ class Answer:
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-def answer(script: Script, stream: bool = True) -> Answer:
-    """Plan the answer to a request for a stream, or for one JSON object.
+def answer(script: Script, stream: bool = True, dialect: Dialect = OPENAI) -> Answer:
+    """Plan the answer to a request for a stream, or for one JSON object, in a dialect.
 
     `coding=auto` must be settled before (`for_client`).
 
@@ -57,7 +71,7 @@ def answer(script: Script, stream: bool = True) -> Answer:
         ValueError: the script cuts after more bytes than the body has.
     """
     streamed = stream and script.status == 200
-    content = events(script) if streamed else one_object(script)
+    content = _events(script, dialect) if streamed else _one_object(script, dialect)
     steps = list(_pieces(script.piece_bytes, _coded(script.coding, content)))
     body = b"".join(step.data for step in steps)
     limit = _limit(script, len(body))
@@ -70,7 +84,7 @@ def answer(script: Script, stream: bool = True) -> Answer:
     scripted = script.no_terminator or limit is not None
     kept = script.framing in ("chunked", "length") and not scripted
     return Answer(
-        head_after=script.slow_headers_ms / 1000 + (0.0 if streamed else thinking(script)),
+        head_after=script.slow_headers_ms / 1000 + (0.0 if streamed else _thinking(script)),
         status_line=_status_line(script),
         headers=_headers(script, streamed, len(body)),
         body=body,
@@ -101,6 +115,41 @@ def offers_gzip(accept_encoding: str) -> bool:
         coding, _, weight = item.replace(" ", "").replace("\t", "").partition(";q=")
         weights[coding] = weight.strip("0.") != "" if weight else True
     return weights.get("gzip", weights.get("x-gzip", weights.get("*", False)))
+
+
+def _thinking(script: Script) -> float:
+    """How many seconds the model takes until all is said, or its error comes; a refusal takes no time."""
+    if script.status != 200:
+        return 0.0
+    return script.seconds if script.error_after is None else script.due(script.error_after + 1)
+
+
+def _events(script: Script, dialect: Dialect) -> Iterator[Step]:
+    """The event stream, an event a step."""
+    line_end = LINE_ENDS[script.line_end]
+    for after, event, tokens in _timed_events(script, dialect):
+        yield Step(after, event.replace(b"\n", line_end), tokens)
+
+
+def _timed_events(script: Script, dialect: Dialect) -> Iterator[tuple[float, bytes, int]]:
+    voice, pieces = dialect.voice(script), script.pieces[: script.error_after]
+    if script.comments:
+        yield 0.0, b": PROCESSING\n\n", 0
+    for event in voice.start():
+        yield 0.0, event, 0
+    for n, piece in enumerate(pieces, 1):
+        for event in voice.say(piece):
+            yield script.due(n), event, n
+    for event in voice.end() if script.error_after is None else voice.failure():
+        yield _thinking(script), event, len(pieces)
+
+
+def _one_object(script: Script, dialect: Dialect) -> Iterator[Step]:
+    """The answer in one JSON object, or the error in its place."""
+    if script.status != 200 or script.error_after is not None:
+        yield Step(0.0, to_json(dialect.scripted_error(script)), 0)
+    else:
+        yield Step(0.0, to_json(dialect.whole(script)), script.length)
 
 
 def _coded(coding: str, steps: Iterable[Step]) -> Iterator[Step]:
@@ -169,7 +218,7 @@ def _headers(script: Script, streamed: bool, length: int) -> tuple[tuple[str, st
         ("Content-Type" if content_type else "", content_type),
         ("Cache-Control" if streamed else "", "no-cache"),
         ("Content-Encoding" if script.coding != "identity" else "", script.coding.split("-")[0]),
-        ("Retry-After" if script.status in (429, 503) else "", str(script.retry_after)),
+        ("Retry-After" if script.status in (429, 503, 529) else "", str(script.retry_after)),
         framing[script.framing],
     )
     return tuple((name, value) for name, value in headers if name)

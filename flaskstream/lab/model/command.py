@@ -11,11 +11,12 @@ import argparse
 import os
 import select
 import signal
+import ssl
 import threading
 from typing import Callable, Sequence
 
-from flaskstream.lab.model_server import ModelServer
-from flaskstream.lab.script import Script
+from flaskstream.lab.model.script import Script
+from flaskstream.lab.model.server import ModelServer
 
 ANNOUNCEMENT = "flaskstream model listening on "
 """What stands before the URL on the one line that is printed."""
@@ -35,6 +36,7 @@ def serve(
     default: Script = Script(),  # noqa: B008 - a frozen value
     announce: Callable[[str], None] = print_announcement,
     until_stdin_closes: bool = False,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Run the model until SIGTERM or SIGINT. In the main thread only: it takes these signals meanwhile.
 
@@ -44,11 +46,12 @@ def serve(
         default: the script of every request whose model carries no query string; its name is replaced.
         announce: called once with the base URL, when it listens.
         until_stdin_closes: end as well when the standard input reaches its end.
+        tls: listen with TLS, with this certificate.
 
     Raises:
         OSError: the address cannot be listened on.
     """
-    with ModelServer((host, port), default) as server:
+    with ModelServer((host, port), default, tls) as server:
         thread = threading.Thread(target=server.serve_forever, args=(_SHUTDOWN_POLL_SECONDS,), daemon=True)
         thread.start()
         try:
@@ -56,6 +59,28 @@ def serve(
         finally:
             server.shutdown()
             thread.join()
+
+
+def tls_of(certfile: str | None, keyfile: str | None = None) -> ssl.SSLContext | None:
+    """Return how to listen with this certificate; `None` for none.
+
+    Args:
+        certfile: the certificate in PEM, and its key too, unless that has a file of its own.
+        keyfile: the key.
+
+    Raises:
+        ValueError: the files are no certificate and its key, or there is a key alone.
+    """
+    if not certfile:
+        if keyfile:
+            raise ValueError("expected a certificate for the key, got the key alone")
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certfile, keyfile)
+    except OSError as error:
+        raise ValueError(f"expected a certificate and its key in {certfile!r}, got {error}") from error
+    return context
 
 
 def _run_until_told_to_end(started: Callable[[], None], until_stdin_closes: bool) -> None:
@@ -100,13 +125,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0: a free one")
     parser.add_argument("--model", default="tick", help='the script of requests without one: "tick?tokens=9"')
     parser.add_argument("--until-stdin-closes", action="store_true", help="end with the standard input")
+    parser.add_argument("--certfile", help="listen with TLS, with this certificate and its key")
     options = parser.parse_args(argv)
     try:
         default = Script.parse(options.model)
     except ValueError as error:
         parser.error(f"--model: {error}")
-    serve(options.host, options.port, default, until_stdin_closes=options.until_stdin_closes)
-
-
-if __name__ == "__main__":
-    main()
+    try:
+        tls = tls_of(options.certfile)
+    except ValueError as error:
+        parser.error(f"--certfile: {error}")
+    serve(options.host, options.port, default, until_stdin_closes=options.until_stdin_closes, tls=tls)

@@ -1,0 +1,98 @@
+"""`flaskstream compare`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flaskstream.cli.console import (
+    EXIT_NOT_MEASURED,
+    EXIT_SIGNAL,
+    Progress,
+    can_unicode,
+    fail,
+    signals_raise,
+    terminal_width,
+    wants_color,
+    writable_page,
+)
+from flaskstream.errors import FlaskStreamError
+
+if TYPE_CHECKING:
+    from flaskstream.lab.plan import Plan
+    from flaskstream.lab.results import Comparison
+
+EXIT_NOT_SHOWN = 1
+"""Fixed does not stream, or broken does."""
+
+
+@click.command()
+@click.option("--clients", default=4, show_default=True, help="How many read at once.")
+@click.option("--tokens", default=24, show_default=True, help="How many tokens the model says to each.")
+@click.option("--interval-ms", default=50, show_default=True, help="Milliseconds between two tokens.")
+@click.option("--faults", metavar="NAMES", help='Only these mistakes alone, separated by commas; "none" for none.')
+@click.option(
+    "--upstream",
+    metavar="URL",
+    help="A real OpenAI-compatible API in place of the embedded model. Every client asks it once in every run:"
+    " some 40 answers to pay for, fewer with --faults and --clients.",
+)
+@click.option("--api-key", envvar="FLASKSTREAM_API_KEY", help="For that API; better as FLASKSTREAM_API_KEY.")
+@click.option("--model", envvar="FLASKSTREAM_MODEL", help="The model to ask for at that API.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--html", type=click.Path(dir_okay=False, writable=True), callback=writable_page, help="Write a page as well."
+)
+def compare(faults: str | None, as_json: bool, html: str | None, **numbers: Any) -> None:
+    """Start the right way and the wrong way side by side, and show the difference.
+
+    Starts a model server, gunicorn in the fixed mode and gunicorn in the broken mode on free ports, reads from both
+    with several clients at once, then switches each mistake on alone. Ends all that it started.
+
+    Exit codes: 0 fixed streams and broken does not; 1 otherwise; 2 usage; 3 a server did not start; 130 Ctrl-C.
+    """
+    from flaskstream.lab import report, report_html
+    from flaskstream.lab.plan import Plan
+
+    names = None if faults is None else tuple(name.strip() for name in faults.split(",") if name.strip())
+    try:
+        plan = Plan(faults=names, **numbers)
+    except FlaskStreamError as error:
+        raise click.UsageError(str(error)) from error
+    comparison = _measured(plan)
+    if html:
+        with open(html, "w", encoding="utf-8") as file:
+            file.write(report_html.html_report(comparison))
+    if as_json:
+        click.echo(json.dumps(report.json_report(comparison), indent=2))
+    else:
+        click.echo(report.text_report(comparison, color=wants_color(), width=terminal_width(), unicode=can_unicode()))
+    if html:
+        click.echo(f"The page: {html}", err=True)
+    sys.exit(0 if comparison.verdict.ok else EXIT_NOT_SHOWN)
+
+
+def _measured(plan: Plan) -> Comparison:
+    """Compare; when that fails, say why and exit."""
+    from flaskstream.lab.compare import compare as measure
+    from flaskstream.lab.processes import ProcessFailed
+
+    progress = Progress()
+    came: list[int] = []
+    try:
+        with signals_raise(came):
+            comparison = measure(plan, progress)
+    except BaseException as error:
+        progress.clear()
+        if came:  # whatever became of the exception that the signal raised, somewhere in the middle
+            name = signal.Signals(came[0]).name
+            fail(f"interrupted by {name}; all that was started has ended", EXIT_SIGNAL + came[0])
+        if isinstance(error, ProcessFailed):
+            fail(str(error), EXIT_NOT_MEASURED)
+        raise
+    progress.clear()
+    return comparison

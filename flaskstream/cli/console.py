@@ -1,0 +1,91 @@
+"""What the commands share: a line of progress, signals that let them tidy up, failures, what the terminal can show."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from typing import Iterator, NoReturn
+
+import click
+
+EXIT_NOT_MEASURED = 3
+"""A server did not start, so there is nothing to tell."""
+EXIT_SIGNAL = 128
+"""And the number of the signal that ended the command, as a shell would say it: 130 for Ctrl-C."""
+EXIT_INTERRUPTED = EXIT_SIGNAL + signal.SIGINT
+"""Of Ctrl-C."""
+
+
+def writable_page(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse, before anything is measured, a page that cannot be written."""
+    if value is not None and not os.access(os.path.dirname(value) or ".", os.W_OK):
+        raise click.BadParameter(f"expected a file in a folder that can be written to, got {value!r}")
+    return value
+
+
+class Progress:
+    """A line on stderr that says what is being done: rewritten on a terminal, one for each step elsewhere."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stderr.isatty()
+
+    def __call__(self, text: str) -> None:
+        if self._is_terminal:
+            click.echo(f"\r\x1b[K{text[: terminal_width() - 1]}", err=True, nl=False)
+        else:
+            click.echo(text, err=True)
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._is_terminal:
+            click.echo("\r\x1b[K", err=True, nl=False)
+
+
+class Interrupted(BaseException):
+    """A signal that ends the command, after what it started."""
+
+
+@contextlib.contextmanager
+def signals_raise(came: list[int]) -> Iterator[None]:
+    """Have a signal that would end this process raise `Interrupted` instead, so that it can tidy up.
+
+    The numbers of those that came are added to the list: the exception itself may not get through, for what it
+    interrupts may raise another in its place.
+
+    A signal that is ignored stays so: whoever started this under `nohup`, or in the background, has said so.
+    """
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        came.append(number)
+        raise Interrupted
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    click.echo(f"Error: {message}", err=True)
+    sys.exit(code)
+
+
+def wants_color() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # https://no-color.org
+
+
+def terminal_width() -> int:
+    return max(shutil.get_terminal_size((80, 24)).columns, 40)
+
+
+def can_unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

@@ -1,0 +1,5 @@
+"""`python -m flaskstream.lab.model`."""
+
+from flaskstream.lab.model.command import main
+
+main()

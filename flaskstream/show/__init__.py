@@ -1,0 +1,1 @@
+"""What all printers share: the terminal and the time axis."""
