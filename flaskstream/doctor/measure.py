@@ -73,6 +73,8 @@ class Exchange:
         coding: the Content-Encoding, "identity" for none.
         coding_note: what to know about the decoding, such as that a coding was left undecoded.
         trailers: headers after the final chunk.
+        connect_seconds: how long the TCP connection took: one round trip.
+        address: "ADDRESS:PORT" of this client, as the peer sees it if nothing is between; "" without a connection.
         sent_at: when the last byte of the request had been given to the kernel; when it was tried, if it never was.
         headers_at: when the final head was whole; `None` before.
         first_byte_at: when the first byte of the body came, still coded; `None` before.
@@ -108,6 +110,8 @@ class Exchange:
         self.error = ""
         self.framing_complete = False
         self.cut_inside_event = False
+        self.connect_seconds = 0.0
+        self.address = ""
         self.sent_at = time.monotonic()
         self._leave_at = None if request.max_seconds is None else self.sent_at + request.max_seconds
         self._socket: socket.socket | None = None
@@ -185,6 +189,8 @@ class Exchange:
         host = parts.hostname or ""
         try:
             self._socket = socket.create_connection((host, parts.port or PORTS[parts.scheme]), timeout=self._patience())
+            self.connect_seconds = time.monotonic() - self.sent_at
+            self.address = "{}:{}".format(*self._socket.getsockname()[:2])
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a long body must not wait for an ACK
             if parts.scheme == "https":
                 context = self.request.tls or ssl.create_default_context()

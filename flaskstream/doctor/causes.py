@@ -1,0 +1,258 @@
+"""Why a hop does what it does: a table of rules over what was seen. Pure.
+
+A rule looks at one hop and at the one behind it, if that was looked at, and returns a cause with its evidence and how
+sure it is, or nothing. Where two causes cannot be told apart, both are returned, with the measurement that would tell.
+"""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from flaskstream.doctor.diagnosis import Cause
+from flaskstream.doctor.evidence import Evidence
+from flaskstream.doctor.verdicts import Verdict, held_coding
+
+CORK_SECONDS = (0.15, 0.26)
+"""Linux lets a corked segment go after 200 ms."""
+
+SURE, LIKELY, POSSIBLE = 0.9, 0.7, 0.4
+
+Behind = "Evidence | None"
+
+
+def causes_of(evidence: Evidence, verdict: Verdict, behind: Evidence | None = None) -> tuple[Cause, ...]:
+    """Return the causes, the most likely first; none for a hop that streams.
+
+    Args:
+        evidence: of the hop.
+        verdict: on it.
+        behind: what was seen of the hop behind it; `None`: it was not looked at.
+    """
+    if verdict.name in ("streams", "unreachable"):
+        return ()
+    found = [cause for rule in RULES for cause in [rule(evidence, verdict, behind)] if cause is not None]
+    found.sort(key=lambda cause: -cause.confidence)
+    return tuple(found) or (_UNKNOWN,)
+
+
+_UNKNOWN = Cause(
+    "unknown",
+    0.1,
+    "no rule explains what was seen",
+    "look at the hop behind it: give its URL too",
+    "the same probe at the hop behind this one",
+)
+
+
+def _is_proxied(evidence: Evidence, behind: Evidence | None) -> bool | None:
+    """Tell whether something stands before the app here: a proxy, as it says, or as the hop behind shows."""
+    if evidence.is_direct is not None:
+        return not evidence.is_direct
+    return True if behind is not None or evidence.product else None
+
+
+def _compression(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    name = held_coding(evidence)
+    if not name or verdict.look != name:
+        return None
+    coding = evidence.looks[name].coding
+    held = [other for other in ("gzip", "br", "zstd") if evidence.held(other)]
+    fine = [other for other in ("gzip", "br", "zstd") if evidence.streamed(other)]
+    whose = "the app's process" if _is_proxied(evidence, behind) is False else evidence.product or "this hop"
+    told = f"held with {', '.join(held) or coding}" + (f", prompt with {', '.join(fine)}" if fine else "")
+    return Cause(
+        "compression",
+        SURE,
+        f"{told}; the same ticks stream where no coding is offered",
+        f"keep text/event-stream out of the compressor of {whose}, or have it flush after each event",
+    )
+
+
+def _cork(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    if verdict.name != "bursts_by_time" or not CORK_SECONDS[0] <= evidence.timer <= CORK_SECONDS[1]:
+        return None
+    if evidence.held("http10"):
+        return None
+    return Cause(
+        "kernel_cork",
+        SURE if evidence.streamed("http10") else LIKELY,
+        f"each tick waits {evidence.timer * 1000:.0f} ms, at two paces, and not for a client of HTTP/1.0",
+        "have the proxy send at once: HAProxy: option http-no-delay",
+    )
+
+
+def _timer(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    if verdict.name != "bursts_by_time" or _cork(evidence, verdict, behind) is not None:
+        return None
+    return _buffering(evidence, behind, f"what waits is passed on every {evidence.timer * 1000:.0f} ms")
+
+
+def _size(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    if verdict.name != "bursts_by_size" or evidence.batch_ticks or held_coding(evidence):
+        return None
+    size = evidence.buffer_bytes or evidence.closely.size
+    return _buffering(evidence, behind, f"about {size} bytes come at a time, whatever the size of a tick")
+
+
+def _buffering(evidence: Evidence, behind: Evidence | None, seen: str) -> Cause:
+    proxied = _is_proxied(evidence, behind)
+    if proxied is False:
+        return Cause(
+            "proxy_buffering",
+            POSSIBLE,
+            f"{seen}; and no proxy is between: it is the app's server, or a middleware",
+            "switch off the output buffer of the WSGI server (waitress: send_bytes=1) or of the middleware",
+            "flaskstream check module:app",
+        )
+    marked = evidence.streamed("first") or not evidence.streamed("unmarked")
+    cure = _BUFFERING_CURES.get(evidence.product, "switch off the buffering of responses for this route")
+    told = f"{seen}, although the app said X-Accel-Buffering: no" if marked else seen
+    return Cause("proxy_buffering", SURE if proxied else LIKELY, told, cure)
+
+
+_BUFFERING_CURES = {
+    "nginx": "proxy_buffering off; in this location (an nginx behind it eats the header, or this one ignores it)",
+    "caddy": "flush_interval -1 in reverse_proxy, and no response_buffers",
+    "apache": "take the buffering filter (mod_buffer, mod_ext_filter, mod_ratelimit) off this location",
+}
+
+
+def _whole(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    if verdict.name != "held_to_end" or held_coding(evidence):
+        return None
+    has_length = "content-length" in evidence.first.headers
+    seen = "nothing came before the end, at any size of tick" + (
+        ", and then with a Content-Length" if has_length else ""
+    )
+    if _is_proxied(evidence, behind):
+        return Cause("whole_body_filter", SURE, seen, "take the filter that reads whole responses off this route")
+    return None
+
+
+def _in_process(name: str, cure: str, with_length: float, without: float) -> Rule:
+    def rule(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+        if verdict.name != "held_to_end" or held_coding(evidence) or _is_proxied(evidence, behind):
+            return None
+        has_length = "content-length" in evidence.first.headers
+        seen = "nothing came before the end, at any size of tick"
+        if has_length:
+            seen += ", and then with a Content-Length, which only who has read the whole body can know"
+        return Cause(name, with_length if has_length else without, seen, cure, "flaskstream check module:app")
+
+    return rule
+
+
+Rule = Callable[[Evidence, Verdict, "Evidence | None"], "Cause | None"]
+
+
+def _accumulator(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    if not evidence.batch_ticks:
+        return None
+    return Cause(
+        "token_accumulator",
+        SURE,
+        f"{evidence.batch_ticks} ticks come at a time, at two sizes of tick",
+        "send each token as it comes: collect on the side for whatever needs more",
+    )
+
+
+def _one_late(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    if verdict.name != "one_event_late" or held_coding(evidence):
+        return None
+    return Cause(
+        "proxy_buffering",
+        LIKELY if _is_proxied(evidence, behind) else POSSIBLE,
+        "each tick comes with the next one, at two paces: a filter holds back the newest lines",
+        "take the filter that works line by line (mod_sed, a compressor without flush) off this route",
+    )
+
+
+def _no_worker(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    if verdict.name != "serialised":
+        return None
+    worker = str(evidence.first.hello.get("worker", ""))
+    return Cause(
+        "no_free_worker",
+        SURE,
+        "a stream alone is prompt; of two, the second waits for the first" + (f" (worker: {worker})" if worker else ""),
+        'worker_class = "gevent" (gunicorn -c python:flaskstream.gunicorn_conf), or more threads than open streams',
+    )
+
+
+def _worker_timeout(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    worker = evidence.first.hello.get("worker")
+    if verdict.name not in ("cut_by_duration", "truncated") or worker != "sync":
+        return None
+    return Cause(
+        "worker_timeout",
+        SURE if verdict.name == "cut_by_duration" else LIKELY,
+        f"{verdict.sentence}; the worker is a sync one, which gives no sign of life while it sends",
+        'worker_class = "gevent": it gives its sign of life beside the streams',
+    )
+
+
+def _duration(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    if verdict.name != "cut_by_duration":
+        return None
+    is_sync = evidence.first.hello.get("worker") == "sync"
+    return Cause(
+        "duration_limit",
+        POSSIBLE / 2 if is_sync else LIKELY,
+        verdict.sentence,
+        "raise the limit for how long a response may take, in the hop that cuts",
+        "the same at the hop behind",
+    )
+
+
+def _idle(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    if verdict.name != "cut_by_silence":
+        return None
+    return Cause(
+        "idle_timeout",
+        SURE,
+        verdict.sentence,
+        "a heartbeat shorter than that (heartbeat=...), or a longer read timeout in this hop",
+    )
+
+
+def _hub(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    if verdict.name != "source_stalled":
+        return None
+    return Cause(
+        "blocked_hub",
+        LIKELY,
+        f"{verdict.sentence}, and then they came at once: something in its process lets nobody else run",
+        "find what computes or waits outside of gevent (a C library, a long loop), and give it a thread",
+    )
+
+
+def _cache(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    if verdict.name != "replayed":
+        return None
+    return Cause("cache", SURE, verdict.sentence, "Cache-Control: no-store on the stream, or no cache for this route")
+
+
+def _first_block(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    if verdict.name != "headers_late":
+        return None
+    return _buffering(evidence, behind, verdict.sentence)
+
+
+RULES: tuple[Rule, ...] = (
+    _compression,
+    _cork,
+    _timer,
+    _size,
+    _whole,
+    _in_process("joined_body", "return the generator itself from the view", POSSIBLE, LIKELY),
+    _in_process("body_reading_hook", "leave streamed responses alone in after_request hooks", LIKELY, POSSIBLE / 2),
+    _accumulator,
+    _one_late,
+    _first_block,
+    _no_worker,
+    _worker_timeout,
+    _duration,
+    _idle,
+    _hub,
+    _cache,
+)

@@ -1,0 +1,168 @@
+"""Where one layer hands the body to the next: each piece that passes is written down, and nothing else is changed.
+
+A boundary stands around an iterable. The source, around what the view made, is one that also ends the stream when
+enough was seen, so that a layer which waits for the end shows what it kept, and an endless stream ends.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Iterator
+
+from flaskstream.doctor.check.log import Log
+from flaskstream.doctor.check.places import KIT, STDLIB, Place, caller, kind_of, place_of_code, place_of_frame
+from flaskstream.doctor.coding import ContentDecoder, content_decoder
+from flaskstream.doctor.wire import MalformedResponse
+
+UNDECODED_BYTES = 16
+"""A piece in a coding that cannot be undone here holds content from this size on; a mere header is smaller."""
+
+
+class Content:
+    """Counts the bytes of the content in the pieces of a body, as far as its coding can be undone.
+
+    Args:
+        coding: the `Content-Encoding`; empty for none.
+    """
+
+    def __init__(self, coding: str = "") -> None:
+        self._decoder: ContentDecoder = content_decoder(coding or None)
+
+    def count(self, piece: Any) -> int:
+        """Return how much of the content this piece makes known, in bytes."""
+        data = piece.encode() if isinstance(piece, str) else bytes(piece)
+        try:
+            known = len(self._decoder.feed(data))
+        except MalformedResponse:
+            return len(data)
+        return known if not self._decoder.note or known >= UNDECODED_BYTES else 0
+
+
+class Boundary:
+    """An iterator around a body.
+
+    Args:
+        log: where it says `piece`, `end`, `close` and `failed`.
+        number: of this boundary in the run.
+        body: what is iterated over.
+        content: counts.
+    """
+
+    def __init__(self, log: Log, number: int, body: Any, content: Content) -> None:
+        self.number = number
+        self.body = body
+        self._log = log
+        self.content = content
+        self._pieces: Iterator[Any] | None = None
+        self._closed = False
+
+    def __iter__(self) -> Boundary:
+        return self
+
+    def __next__(self) -> Any:
+        if self._pieces is None:
+            self._log.say("pulled", boundary=self.number, by=caller((KIT, STDLIB))[0])
+            self._pieces = iter(self.body)
+        try:
+            piece = next(self._pieces)
+        except StopIteration:
+            self._log.say("end", boundary=self.number)
+            raise
+        except BaseException as error:
+            self._log.say("failed", boundary=self.number, error=repr(error), at=place_of_error(error))
+            raise
+        self._log.say("piece", boundary=self.number, bytes=self.content.count(piece))
+        return piece
+
+    def close(self) -> None:
+        """Say so, and close what is inside."""
+        if not self._closed:
+            self._closed = True
+            self._log.say("close", boundary=self.number)
+            self.close_inside()
+
+    def close_inside(self) -> None:
+        """Close the body, if it can be closed."""
+        getattr(self.body, "close", lambda: None)()
+
+
+class SizedBoundary(Boundary):
+    """A boundary around a list: PEP 3333 lets a middleware ask for the length."""
+
+    def __len__(self) -> int:
+        return len(self.body)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.body[index]
+
+
+class Source(Boundary):
+    """The boundary around what the view made.
+
+    Args:
+        log: see `Boundary`.
+        number: see `Boundary`.
+        body: see `Boundary`.
+        is_guarded: the kit's own response, which nobody can read before the server does.
+        phase: returns where the request is: `view`, `hooks` or `serve`.
+        pieces: after so many it ends.
+        seconds: the same for time.
+    """
+
+    def __init__(
+        self, log: Log, number: int, body: Any, is_guarded: bool, phase: Callable[[], str], pieces: int, seconds: float
+    ) -> None:
+        super().__init__(log, number, body, Content())
+        self.is_guarded = is_guarded
+        self._phase = phase
+        self._left = pieces
+        self._deadline = time.monotonic() + seconds
+        self._told: set[Place | None] = set()
+
+    def __next__(self) -> Any:
+        if self._phase() != "serve":
+            self._tell_reader()
+            if self.is_guarded:
+                return next(self.body)  # which refuses
+        if self._left <= 0 or time.monotonic() > self._deadline:
+            self._log.say("enough", boundary=self.number)
+            raise StopIteration
+        self._left -= 1
+        return super().__next__()
+
+    def _tell_reader(self) -> None:
+        place, through = caller()
+        if place not in self._told:
+            self._told.add(place)
+            kind = "guarded" if self.is_guarded else "read_early"
+            self._log.say(kind, boundary=self.number, place=place, through=through, phase=self._phase())
+
+    def abandon(self) -> None:
+        """Close what the view made, where nobody else has; that is no finding of its own."""
+        if not self._closed:
+            self._closed = True
+            self.close_inside()
+
+    def close_inside(self) -> None:
+        """Close what the view made, and write down when it does not let itself be closed."""
+        try:
+            super().close_inside()
+        except Exception as error:
+            code = getattr(self.body, "gi_code", None)
+            place = place_of_error(error) or (code and place_of_code(code))
+            self._log.say("not_closed", boundary=self.number, error=repr(error), at=place)
+
+
+def place_of_error(error: BaseException) -> Place | None:
+    """Return the innermost line of an error's traceback that is the app's; else that of a package; else any."""
+    places = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        frame = traceback.tb_frame
+        places.append((kind_of(frame.f_code.co_filename), place_of_frame(frame), traceback.tb_lineno))
+        traceback = traceback.tb_next
+    for wanted in ("own", "package", "framework", "stdlib"):
+        for kind, place, line in reversed(places):
+            if kind == wanted:
+                return Place(place.file, line, place.function)
+    return None

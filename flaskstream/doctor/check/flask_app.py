@@ -1,0 +1,116 @@
+"""What is watched inside a Flask app: the view, each `after_request` function, and the response between them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any, Callable
+
+from flaskstream.doctor.check.boundary import Boundary
+from flaskstream.doctor.check.places import Place, place_of
+from flaskstream.doctor.check.stage import HOOKS, SERVE, VIEW, Stage
+from flaskstream.doctor.check.view_profile import Generator, ViewProfile
+
+STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/jsonl", "application/x-jsonlines")
+"""Content types of which one body that is whole from the start makes no sense."""
+
+
+def watch_flask(app: Any, stage: Stage) -> None:
+    """Have the app tell the stage what becomes of a response, from now on."""
+    watch = _Watch(app, stage)
+    for name in ("dispatch_request", "make_response", "process_response"):
+        setattr(app, name, functools.partial(getattr(watch, name), getattr(app, name)))
+    for functions in app.after_request_funcs.values():
+        functions[:] = [watch.hook(function) for function in functions]
+
+
+class _Watch:
+    def __init__(self, app: Any, stage: Stage) -> None:
+        self._app = app
+        self._stage = stage
+        self._profile = ViewProfile()
+
+    def dispatch_request(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._stage.phase = VIEW
+        self._profile = ViewProfile()
+        with self._profile.watching():
+            return original(*args, **kwargs)
+
+    def make_response(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        response = original(*args, **kwargs)
+        if isinstance(response.response, Boundary):
+            return response
+        is_guarded = type(response).__mro__[0].__name__.startswith("Stream") and any(
+            base.__module__ == "flaskstream.unbuffered" for base in type(response).__mro__
+        )
+        is_file = bool(response.direct_passthrough)
+        is_streamed = bool(response.is_streamed) and not is_file
+        joined = None if is_streamed or is_file else self._joined(response)
+        self._stage.log.say(
+            "made",
+            view=self._view(),
+            kit=is_guarded,
+            streamed=is_streamed,
+            file=is_file,
+            mimetype=response.mimetype,
+            whole_stream=not is_streamed and not is_file and response.mimetype in STREAM_TYPES,
+            joined=joined and {"place": joined.place, "taken_at": joined.taken_at, "pieces": joined.pieces},
+            fallback=response.status_code,
+        )
+        if is_streamed:
+            response.response = self._stage.make_source(response.response, is_guarded)
+        return response
+
+    def _view(self) -> Place | None:
+        from flask import has_request_context, request
+
+        endpoint = request.endpoint if has_request_context() else None
+        view = self._app.view_functions.get(endpoint)
+        return None if view is None else place_of(view)
+
+    def _joined(self, response: Any) -> Generator | None:
+        """Return the generator that the view ran to make this body, if there is one."""
+        if not isinstance(response.response, (list, tuple)):
+            return None
+        body = b"".join(piece.encode() if isinstance(piece, str) else piece for piece in response.response)
+        ran = self._profile.generators
+        same = [generator for generator in ran if body and generator.data == body]
+        if not same and response.mimetype in STREAM_TYPES:
+            same = [generator for generator in ran if generator.pieces > 1]
+        return same[0] if same else None
+
+    def process_response(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._stage.phase = HOOKS
+        try:
+            response = original(*args, **kwargs)
+        finally:
+            self._stage.phase = SERVE
+        self._stage.log.say("processed", streamed=bool(response.is_streamed))
+        return response
+
+    def hook(self, function: Any) -> Any:
+        """Return the `after_request` function as one that tells what it did to the body."""
+        if inspect.iscoroutinefunction(function):
+            return function
+
+        @functools.wraps(function)
+        def watched(response: Any, *args: Any, **kwargs: Any) -> Any:
+            before, coding = response.response, response.headers.get("Content-Encoding", "")
+            result = function(response, *args, **kwargs)
+            after = getattr(result, "response", before)
+            if after is not before:
+                self._replaced(function, result, coding)
+            return result
+
+        return watched
+
+    def _replaced(self, function: Any, response: Any, coding_before: str) -> None:
+        place, name = place_of(function), getattr(function, "__qualname__", repr(function))
+        name = name.replace("<locals>.", "")
+        coding = response.headers.get("Content-Encoding", "")
+        streamed = bool(response.is_streamed) and not response.direct_passthrough
+        self._stage.log.say(
+            "hook", name=name, place=place, streamed=streamed, coding=coding if coding != coding_before else ""
+        )
+        if streamed and self._stage.source is not None:
+            response.response = self._stage.make_boundary(response.response, "hook", name, place, coding)

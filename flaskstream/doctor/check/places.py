@@ -1,0 +1,113 @@
+"""Whose code a line is: of the app, of a package, of Flask, of Python; and who of them has called."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import sysconfig
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any, Iterator
+
+OWN, PACKAGE, FRAMEWORK, STDLIB, KIT = "own", "package", "framework", "stdlib", "kit"
+
+_KIT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_LAB = _KIT + "lab" + os.sep  # its mistakes are made to be found
+_STDLIB = tuple({os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")})
+_FRAMEWORK = ("flask", "werkzeug")
+_PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of code.
+
+    Args:
+        file: its absolute path.
+        line: from 1.
+        function: whose line it is.
+    """
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{short_path(self.file)}:{self.line}"
+
+
+def short_path(file: str) -> str:
+    """Return the path as a person would say it: from the working directory, or from site-packages, on."""
+    for mark in _PACKAGES:
+        if mark in file:
+            return file.rsplit(mark, 1)[1]
+    inside = os.path.relpath(file)
+    return file if inside.startswith(os.pardir) else inside
+
+
+@functools.lru_cache(maxsize=None)
+def kind_of(file: str) -> str:
+    """Return whose code a file is."""
+    if file.startswith("<"):
+        return STDLIB
+    path = os.path.abspath(file)
+    if path.startswith(_KIT) and not path.startswith(_LAB):
+        return KIT
+    for mark in _PACKAGES:
+        if mark in path:
+            first = path.rsplit(mark, 1)[1].split(os.sep)[0]
+            return FRAMEWORK if first in _FRAMEWORK else STDLIB if first in ("gevent", "greenlet") else PACKAGE
+    return STDLIB if path.startswith(_STDLIB) else OWN
+
+
+def place_of_frame(frame: FrameType) -> Place:
+    """Return where a frame is."""
+    return Place(os.path.abspath(frame.f_code.co_filename), frame.f_lineno, _name(frame.f_code))
+
+
+def _name(code: CodeType) -> str:
+    return str(getattr(code, "co_qualname", code.co_name)).replace("<locals>.", "")
+
+
+def place_of_code(code: CodeType) -> Place:
+    """Return where a function begins."""
+    return Place(os.path.abspath(code.co_filename), code.co_firstlineno, _name(code))
+
+
+def place_of(function: Any) -> Place | None:
+    """Return where a callable is written; `None`, if that is not in Python."""
+    function = inspect.unwrap(function)
+    while hasattr(function, "func"):  # functools.partial
+        function = function.func
+    function = getattr(function, "__func__", function)
+    if not hasattr(function, "__code__"):
+        call = getattr(type(function), "__call__", None)
+        function = inspect.unwrap(call) if hasattr(call, "__code__") else function
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    qualified = str(getattr(function, "__qualname__", code.co_name)).replace("<locals>.", "")
+    return Place(os.path.abspath(code.co_filename), code.co_firstlineno, qualified)
+
+
+def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame, its caller, and so on."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def caller(skip: tuple[str, ...] = (KIT, FRAMEWORK, STDLIB)) -> tuple[Place | None, str]:
+    """Return who has called: the nearest line that is of none of these kinds.
+
+    And the name of the function of Flask or Werkzeug that it has called there; empty, if it has called none.
+    """
+    through = ""
+    for frame in frames_from(sys._getframe(1)):
+        kind = kind_of(frame.f_code.co_filename)
+        if kind not in skip:
+            return place_of_frame(frame), through
+        through = frame.f_code.co_name if kind == FRAMEWORK else through
+    return None, through

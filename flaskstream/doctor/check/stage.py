@@ -1,0 +1,85 @@
+"""Where one request is: its run, its phase, its boundaries; and the way through one WSGI layer."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from flaskstream.doctor.check.boundary import Boundary, Content, SizedBoundary, Source
+from flaskstream.doctor.check.log import Log
+from flaskstream.doctor.check.places import Place
+
+VIEW, HOOKS, SERVE = "view", "hooks", "serve"
+
+
+class Stage:
+    """What the boundaries of a request share.
+
+    Args:
+        log: where everything is written down.
+        pieces: see `Source`.
+        seconds: see `Source`.
+    """
+
+    def __init__(self, log: Log, pieces: int, seconds: float) -> None:
+        self.log = log
+        self.phase = SERVE
+        self.source: Source | None = None
+        self._pieces = pieces
+        self._seconds = seconds
+        self._boundaries = 0
+
+    def begin(self, codings: str | None) -> None:
+        """Begin a run, whose request offers these codings."""
+        self.phase, self.source, self._boundaries = SERVE, None, 0
+        self.log.say("run", codings=codings)
+
+    def make_source(self, body: Any, is_guarded: bool) -> Source:
+        """Return the boundary around what the view made."""
+        number = self._number()
+        self.source = Source(
+            self.log, number, body, is_guarded, lambda: self.phase, self._pieces, self._seconds
+        )
+        self.log.say("layer", boundary=number, of="view", name="", place=None, guarded=is_guarded)
+        return self.source
+
+    def make_boundary(self, body: Any, of: str, name: str, place: Place | None, coding: str) -> Boundary:
+        """Return a boundary around what a layer made of the body."""
+        number = self._number()
+        self.log.say("layer", boundary=number, of=of, name=name, place=place, coding=coding)
+        return _boundary(self.log, number, body, Content(coding))
+
+    def call_layer(
+        self, inside: Any, name: str, place: Place | None, environ: Any, start_response: Callable[..., Any]
+    ) -> Boundary:
+        """Call a WSGI app, and return what it returns in a boundary."""
+        number, content = self._number(), Content()
+        self.log.say("layer", boundary=number, of="wsgi", name=name, place=place)
+
+        def start(status: str, headers: Any, *exc_info: Any) -> Callable[[bytes], Any]:
+            nonlocal content
+            lower = {key.lower(): value for key, value in headers}
+            content = Content(lower.get("content-encoding", ""))
+            if boundary is not None:
+                boundary.content = content
+            self.log.say("headers", boundary=number, status=status, headers=[list(pair) for pair in headers])
+            write = start_response(status, headers, *exc_info)
+
+            def written(piece: bytes) -> Any:
+                self.log.say("piece", boundary=number, bytes=content.count(piece))
+                return write(piece)
+
+            return written
+
+        boundary: Boundary | None = None
+        body = inside(environ, start)
+        boundary = _boundary(self.log, number, body, content)
+        return boundary
+
+    def _number(self) -> int:
+        self._boundaries += 1
+        return self._boundaries
+
+
+def _boundary(log: Log, number: int, body: Any, content: Content) -> Boundary:
+    kind = SizedBoundary if isinstance(body, (list, tuple)) else Boundary
+    return kind(log, number, body, content)

@@ -1,0 +1,91 @@
+"""Which generators a view runs while it makes its response, seen through the interpreter's profiling hook.
+
+A view that returns `list(generator)`, or a joined text, has run its generator to the end before anything could be
+sent. What its pieces were, and which line took them, is only to be seen meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from types import CodeType, FrameType
+from typing import Any, Iterator
+
+from flaskstream.doctor.check.places import KIT, OWN, STDLIB, Place, kind_of, place_of_code, place_of_frame
+
+MOST_BYTES = 1024 * 1024
+"""How much of a generator's pieces is kept, to compare them with the body."""
+
+
+class Generator:
+    """A generator that ran.
+
+    Attributes:
+        place: where it is written.
+        taken_at: the line that took its pieces.
+        is_own: it, or that line, is the app's own code.
+        pieces: how many it gave.
+        data: them, one after the other, while they were text or bytes.
+    """
+
+    def __init__(self, code: CodeType, taken_at: Place, is_own: bool) -> None:
+        self.place = place_of_code(code)
+        self.taken_at = taken_at
+        self.is_own = is_own
+        self.pieces = 0
+        self.data = b""
+
+    def add(self, piece: Any) -> None:
+        """Count a piece."""
+        if isinstance(piece, (str, bytes)):
+            self.pieces += 1
+            if len(self.data) < MOST_BYTES:
+                self.data += piece.encode() if isinstance(piece, str) else piece
+
+
+class ViewProfile:
+    """The generators that ran while `watching()`."""
+
+    def __init__(self) -> None:
+        self._generators: dict[int, Generator] = {}
+        self._done: list[Generator] = []
+        self._starts: dict[CodeType, int] = {}
+
+    @property
+    def generators(self) -> list[Generator]:
+        """Those that gave two pieces or more, to code of the app or to Flask for it."""
+        every = [*self._done, *self._generators.values()]
+        return [generator for generator in every if generator.pieces > 1 and generator.is_own]
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch this thread while the block runs."""
+        before = sys.getprofile()
+        sys.setprofile(self._see)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+
+    def _see(self, frame: FrameType, event: str, value: Any) -> None:
+        if event not in ("call", "return") or not frame.f_code.co_flags & inspect.CO_GENERATOR:
+            return
+        if kind_of(frame.f_code.co_filename) in (STDLIB, KIT):
+            return
+        if event == "return":
+            generator = self._generators.get(id(frame))
+            if generator is not None:
+                generator.add(value)
+        else:
+            self._begin(frame)
+
+    def _begin(self, frame: FrameType) -> None:
+        code, taker = frame.f_code, frame.f_back
+        start = self._starts.setdefault(code, frame.f_lasti)
+        if frame.f_lasti != start or taker is None:
+            return
+        if id(frame) in self._generators:  # of one that has gone
+            self._done.append(self._generators[id(frame)])
+        is_own = OWN in (kind_of(code.co_filename), kind_of(taker.f_code.co_filename))
+        self._generators[id(frame)] = Generator(code, place_of_frame(taker), is_own)

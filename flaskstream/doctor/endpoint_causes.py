@@ -1,0 +1,110 @@
+"""Why an ordinary endpoint does not stream: what the probe beside it shares is not the view's fault. Pure."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from flaskstream.doctor.diagnosis import Cause
+from flaskstream.doctor.evidence import Evidence
+from flaskstream.doctor.verdicts import Verdict, held_coding
+
+_TELLS = "the view's own code, and flaskstream check module:app PATH"
+_NO_PROBE = Cause(
+    "unknown",
+    0.1,
+    "its events carry no stamps, and no probe was asked beside it",
+    "mount the probe, create_blueprint(debug=['probe']), and name it with --probe URL",
+    "the probe beside it: if that streams, the view holds, and if not, a hop does",
+)
+
+LATE_READER_BYTES = (256, 4096)
+"""`iter_lines` waits for 512 bytes of the upstream, `iter_content` for what it was told: the events of a burst are as
+much text, in another form."""
+
+
+def causes_of_endpoint(evidence: Evidence, verdict: Verdict, beside: Evidence | None) -> tuple[Cause, ...]:
+    """Return the causes, the most likely first.
+
+    Args:
+        evidence: of the endpoint.
+        verdict: on it.
+        beside: what was seen of the probe in the same app, through the same hops; `None`: it was not asked.
+    """
+    if verdict.name in ("streams", "unreachable", "not_a_stream"):
+        return ()
+    if verdict.name in ("truncated", "cut_by_duration", "cut_by_silence"):
+        return (_CUT,)
+    if held_coding(evidence):
+        return (_coding(evidence),)
+    if beside is None:
+        return (_NO_PROBE,)
+    if not beside.streamed("first"):
+        return ()  # and the probe's own verdict says why
+    return tuple(sorted((rule(evidence) for rule in _RULES[verdict.name]), key=lambda cause: -cause.confidence))
+
+
+_CUT = Cause(
+    "unknown",
+    0.1,
+    "the answer ended before its end; an ordinary endpoint does not say whether its source, its worker or a hop did it",
+    "look in the log of the app under the time; ask the probe at each hop for the timeouts of the hops (--silence)",
+    "the same at the hop behind, and the app's log",
+)
+
+
+def _coding(evidence: Evidence) -> Cause:
+    look = evidence.looks[held_coding(evidence)]
+    return Cause(
+        "compression",
+        0.9,
+        f"held with {look.coding}; the same answer streams where no coding is offered",
+        "keep text/event-stream out of the compressor, or have it flush after each event",
+    )
+
+
+def _joined(evidence: Evidence) -> Cause:
+    knows_length = "content-length" in evidence.first.headers
+    seen = "the probe beside it streams, and this came whole" + (", with a Content-Length" if knows_length else "")
+    return Cause("joined_body", 0.8 if knows_length else 0.5, seen, "return the generator itself from the view", _TELLS)
+
+
+def _unstreamed(evidence: Evidence) -> Cause:
+    knows_length = "content-length" in evidence.first.headers
+    return Cause(
+        "late_upstream_reader",
+        0.4 if knows_length else 0.6,
+        "the probe beside it streams, and this came whole: its view may have had its answer whole from the upstream",
+        "requests.post(..., stream=True) and raw.read1(), or flaskstream.Upstream",
+        _TELLS,
+    )
+
+
+def _late_reader(evidence: Evidence) -> Cause:
+    size = evidence.shape.size
+    is_like = LATE_READER_BYTES[0] <= size <= LATE_READER_BYTES[1]
+    return Cause(
+        "late_upstream_reader",
+        0.6 if is_like else 0.4,
+        f"the probe beside it streams, and this comes about {size} bytes at a time",
+        "read what is there: response.raw.read1(n, decode_content=True), or flaskstream.Upstream",
+        _TELLS,
+    )
+
+
+def _accumulator(evidence: Evidence) -> Cause:
+    return Cause(
+        "token_accumulator",
+        0.5,
+        f"the probe beside it streams, and this comes about {evidence.shape.ticks} events at a time",
+        "send each token as it comes; collect on the side for whatever needs sentences",
+        _TELLS,
+    )
+
+
+_RULES: dict[str, tuple[Callable[[Evidence], Cause], ...]] = {
+    "held_to_end": (_joined, _unstreamed),
+    "bursts_by_size": (_late_reader, _accumulator),
+    "bursts_by_time": (_accumulator, _late_reader),
+    "one_event_late": (_late_reader,),
+    "headers_late": (_unstreamed,),
+}

@@ -1,0 +1,87 @@
+"""Which looks to take next, by what the ones before showed: a table of stages. Pure.
+
+A hop that streams is looked at in four stages, and is done in five seconds; one that holds gets a fifth, which tells
+what it waits for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Sequence
+
+from flaskstream.doctor.evidence import Evidence
+from flaskstream.doctor.looks import Variant
+
+FIRST = Variant("first", count=15)
+
+BROWSER_CODINGS = "gzip, deflate, br, zstd"
+"""What browsers offer. Compressors disagree by coding in one and the same hop, so each is tried."""
+
+ENDPOINT = Variant("first", is_probe=False)
+ENDPOINT_CODINGS = (Variant("browser", is_probe=False, accept_encoding=BROWSER_CODINGS),)
+"""An ordinary endpoint is asked twice, and not more."""
+
+_QUICK = {"count": 10, "interval_ms": 60}
+
+TWO = Variant("two", at_once=2, **_QUICK)  # type: ignore[arg-type]
+
+CODINGS = (
+    Variant("browser", accept_encoding=BROWSER_CODINGS, **_QUICK),  # type: ignore[arg-type]
+    Variant("gzip", accept_encoding="gzip", **_QUICK),  # type: ignore[arg-type]
+    Variant("br", accept_encoding="br", **_QUICK),  # type: ignore[arg-type]
+    Variant("zstd", accept_encoding="zstd", **_QUICK),  # type: ignore[arg-type]
+    Variant("post", method="POST", **_QUICK),  # type: ignore[arg-type]
+    Variant("leave", leave_after=3, count=40, interval_ms=100),
+)
+
+HELD = (
+    Variant("long", count=50, interval_ms=50),
+    Variant("pad", count=40, interval_ms=50, pad=2048),
+    Variant("big", count=12, interval_ms=100, pad=20_000),
+    Variant("slow", count=6, interval_ms=500),
+    Variant("http10", http_version="1.0", **_QUICK),  # type: ignore[arg-type]
+    Variant("unmarked", x_accel_buffering="", **_QUICK),  # type: ignore[arg-type]
+    Variant("plain", type="plain", **_QUICK),  # type: ignore[arg-type]
+)
+
+CUT = (Variant("again", count=15),)
+
+
+def silence(seconds: float) -> Variant:
+    """Return a look with a silence in it, without a heartbeat, to find out who cuts it."""
+    return Variant("silence", count=4, interval_ms=100, silence_ms=int(seconds * 1000))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Looks that are taken together, where that does not disturb what they show.
+
+    Attributes:
+        variants: of them.
+        applies: whether what was seen asks for them.
+    """
+
+    variants: tuple[Variant, ...]
+    applies: Callable[[Evidence], bool]
+
+
+def _answers(evidence: Evidence) -> bool:
+    return evidence.kind("first") not in ("unreachable", "not_a_stream")
+
+
+def _flows_at_once(evidence: Evidence) -> bool:
+    return evidence.streamed("first")
+
+
+STAGES: Sequence[Stage] = (
+    Stage((TWO,), _answers),
+    Stage(CODINGS, _flows_at_once),
+    Stage(HELD, lambda evidence: evidence.held("first")),
+    Stage(CUT, lambda evidence: evidence.kind("first") == "cut"),
+)
+"""After the first look, in this order."""
+
+
+def may_run_together(evidence: Evidence) -> bool:
+    """Tell whether several looks at once are like one after the other: not where streams wait for one another."""
+    return evidence.streamed("two") or (evidence.held("two") and evidence.held("first"))

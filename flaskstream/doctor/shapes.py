@@ -1,0 +1,197 @@
+"""What one look has the shape of: a table of rules, the first that fits. Pure.
+
+A shape is not yet a verdict: one look cannot tell a buffer of 4 KB from one that waits for the end, nor a size from a
+time. Several looks can; see `verdicts`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Callable, Sequence
+
+from flaskstream.doctor.looks import Look, bursts_of
+
+PROMPT_SHARE = 0.35
+"""A tick that comes within this share of its interval was not held,"""
+PROMPT_SECONDS = 0.06
+"""nor one that comes within this: what a busy machine needs to get round to it."""
+
+SINGLY_SHARE = 0.7
+"""Of the ticks of a stream, at least so many come alone; two in one read now and then are the machine's noise."""
+
+REPLAY_SECONDS = 0.5
+"""Nothing can reach the app before it was sent; a busy machine may note the sending that much too late."""
+
+STALL_INTERVALS = 1.5
+STALL_SECONDS = 0.12
+"""An app that is later with a tick than this is itself what stalls."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the ticks of one look came.
+
+    Attributes:
+        kind: "unreachable", "not_a_stream", "replayed", "cut", "cut_in_silence", "source_stalled", "streams",
+            "held_to_end", "first_block", "one_late", "lagged" or "bursts".
+        delay: the median delay of the ticks, in seconds.
+        period: between two bursts, in seconds; 0: there are no two.
+        size: bytes in a burst; 0: it does not matter.
+        ticks: in a burst; 0: likewise.
+    """
+
+    kind: str
+    delay: float = 0.0
+    period: float = 0.0
+    size: int = 0
+    ticks: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Something held what was sent."""
+        return self.kind in HOLDING
+
+
+HOLDING = ("held_to_end", "first_block", "one_late", "lagged", "bursts")
+
+
+def shape_of(look: Look) -> Shape:
+    """Return the shape of a look."""
+    if not look.variant.is_probe:
+        return shape_of_arrivals(look)
+    for kind, fits in RULES:
+        if fits(look):
+            return _shape(kind, look)
+    return _shape("bursts", look)
+
+
+def _shape(kind: str, look: Look) -> Shape:
+    # The first burst began before the first tick, the last one ends with the stream: neither is a whole one.
+    bursts = look.bursts
+    inner = bursts[1:-1] or bursts
+    gaps = [later.came - earlier.came for earlier, later in zip(bursts, bursts[1:])]
+    return Shape(
+        kind,
+        delay=look.median_delay or 0.0,
+        period=median(gaps[1:-1] or gaps) if gaps else 0.0,
+        size=int(median(burst.size for burst in inner)) if inner else 0,
+        ticks=round(median(burst.ticks for burst in inner)) if inner else 0,
+    )
+
+
+def prompt_seconds(look: Look) -> float:
+    """Return the delay up to which a tick of this look was not held."""
+    return max(PROMPT_SECONDS, look.variant.interval * PROMPT_SHARE)
+
+
+def _unreachable(look: Look) -> bool:
+    return look.status is None
+
+
+def _not_a_stream(look: Look) -> bool:
+    return not look.is_answer or not (look.ticks or look.first_byte_at is None or _is_cut(look))
+
+
+def _replayed(look: Look) -> bool:
+    return look.queued is not None and look.queued < -REPLAY_SECONDS
+
+
+def _is_cut(look: Look) -> bool:
+    return not look.is_whole and look.variant.leave_after is None
+
+
+def _cut_in_silence(look: Look) -> bool:
+    half = look.variant.count // 2
+    return bool(look.variant.silence_ms) and _is_cut(look) and len(look.ticks) <= half + 1
+
+
+def _source_stalled(look: Look) -> bool:
+    return look.stall > look.variant.interval * STALL_INTERVALS + STALL_SECONDS and _holds_nothing(look.delays, look)
+
+
+def _holds_nothing(delays: Sequence[float], look: Look) -> bool:
+    return bool(delays) and median(delays) <= prompt_seconds(look)
+
+
+def _streams(look: Look) -> bool:
+    singly = len(look.bursts) >= SINGLY_SHARE * len(look.ticks)
+    return bool(look.ticks) and singly and _holds_nothing(look.delays, look)
+
+
+def _held_to_end(look: Look) -> bool:
+    """All at once, after the last was sent."""
+    if len(look.ticks) < 3:
+        return not look.ticks
+    first, last = look.ticks[0], look.ticks[-1]
+    took = last.sent - first.sent
+    return first.came >= last.sent + look.way - prompt_seconds(look) and last.came - first.came <= took * 0.2
+
+
+def _first_block(look: Look) -> bool:
+    """The first ones together and late, the rest as they were sent."""
+    if not look.bursts or look.bursts[0].ticks < 3:
+        return False
+    rest = look.delays[look.bursts[0].ticks :]
+    return len(rest) >= 3 and _holds_nothing(rest, look)
+
+
+def _one_late(look: Look) -> bool:
+    """Each came when the next was sent, however long that was after it."""
+    lags = [earlier.came - look.way - later.sent for earlier, later in zip(look.ticks, look.ticks[1:])]
+    near = [lag for lag in lags if abs(lag) <= prompt_seconds(look)]
+    return len(lags) >= 3 and len(near) >= SINGLY_SHARE * len(lags)
+
+
+def _lagged(look: Look) -> bool:
+    """Each alone, and all late by the same."""
+    singly = len(look.bursts) >= SINGLY_SHARE * len(look.ticks)
+    spread = sorted(look.delays)
+    middle = spread[len(spread) // 10 : len(spread) - len(spread) // 10]
+    return singly and middle[-1] - middle[0] <= 2 * prompt_seconds(look)
+
+
+RULES: tuple[tuple[str, Callable[[Look], bool]], ...] = (
+    ("unreachable", _unreachable),
+    ("not_a_stream", _not_a_stream),
+    ("replayed", _replayed),
+    ("cut_in_silence", _cut_in_silence),
+    ("cut", _is_cut),
+    ("source_stalled", _source_stalled),
+    ("streams", _streams),
+    ("held_to_end", _held_to_end),
+    ("first_block", _first_block),
+    ("one_late", _one_late),
+    ("lagged", _lagged),
+)
+"""In this order; what fits none of them is "bursts"."""
+
+
+TOGETHER_SECONDS = 0.012
+"""Events of an ordinary endpoint, whose pace is not known, that come within this of one another came together."""
+
+END_SHARE = 0.1
+"""Of the time that an answer took: what comes in the last part of it alone was held to the end."""
+
+SHORTEST_SECONDS = 0.25
+"""An answer that is over sooner shows nothing."""
+
+
+def shape_of_arrivals(look: Look) -> Shape:
+    """Return the shape of an ordinary endpoint's answer: without stamps, it is told by the arrivals alone."""
+    bursts = bursts_of(look.ticks, TOGETHER_SECONDS)
+    sizes = [burst.size for burst in bursts[:-1]]
+    shape = partial(Shape, size=int(median(sizes)) if sizes else 0)
+    if look.status is None:
+        return shape("unreachable")
+    if not look.is_answer or not look.ticks:
+        return shape("not_a_stream")
+    if not look.is_whole:
+        return shape("cut")
+    if len(look.ticks) < 3 or look.ended_at < SHORTEST_SECONDS:
+        return shape("not_a_stream" if len(look.ticks) < 3 else "streams")
+    if look.ticks[0].came >= look.ended_at * (1 - END_SHARE):
+        return shape("held_to_end")
+    per_burst = median([burst.ticks for burst in bursts])
+    return shape("bursts", ticks=round(per_burst)) if per_burst >= 2 else shape("streams")

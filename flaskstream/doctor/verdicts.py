@@ -1,0 +1,166 @@
+"""What a hop does to a stream: a table of rules over all that was seen of it, the first that fits. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable
+
+from flaskstream.doctor.evidence import Evidence, is_same
+from flaskstream.doctor.looks import Look
+
+CODINGS = ("browser", "br", "zstd", "gzip")
+"""The looks that offered a coding, the most usual first."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a hop does.
+
+    Attributes:
+        name: "streams", "held_to_end", "bursts_by_size", "bursts_by_time", "one_event_late", "serialised", "replayed",
+            "source_stalled", "cut_by_silence", "cut_by_duration", "truncated", "headers_late", "unreachable" or
+            "not_a_stream".
+        sentence: the same with figures.
+        look: the name of the look that shows it.
+    """
+
+    name: str
+    sentence: str
+    look: str = "first"
+
+
+def verdict_of(evidence: Evidence) -> Verdict:
+    """Return the verdict on a hop."""
+    for rule in RULES:
+        verdict = rule(evidence)
+        if verdict is not None:
+            return verdict
+    first = evidence.first
+    if not first.variant.is_probe:
+        return Verdict("streams", f"{len(first.ticks)} events came as they were made, over {_ms(first.ended_at)}")
+    return Verdict("streams", f"{len(first.ticks)} ticks, each {_ms(first.median_delay or 0.0)} after it was sent")
+
+
+def held_coding(evidence: Evidence) -> str:
+    """Return the look with the coding that is held, where none is held without one; "": there is none."""
+    if evidence.held("first"):
+        return ""
+    return next((name for name in CODINGS if evidence.held(name)), "")
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def _unreachable(evidence: Evidence) -> Verdict | None:
+    if evidence.kind("first") != "unreachable":
+        return None
+    return Verdict("unreachable", evidence.first.error or "no answer came")
+
+
+def _not_a_stream(evidence: Evidence) -> Verdict | None:
+    first = evidence.first
+    if evidence.kind("first") != "not_a_stream":
+        return None
+    kind = first.headers.get("content-type", "no content type")
+    return Verdict("not_a_stream", f"the status is {first.status}, the type {kind}, and no tick came")
+
+
+def _replayed(evidence: Evidence) -> Verdict | None:
+    clocks = [look.hello["clock"] for look in evidence.looks.values() if "clock" in look.hello]
+    if len(clocks) == len(set(clocks)) and evidence.kind("first") != "replayed":
+        return None
+    return Verdict("replayed", "what came had been sent before it was asked for")
+
+
+def _serialised(evidence: Evidence) -> Verdict | None:
+    look = evidence.looks.get("two")
+    if look is None or not look.ticks or evidence.held("first"):
+        return None
+    waited = look.ticks[0].came - look.ticks[0].sent
+    if waited < look.variant.seconds * 0.7 or waited < 3 * _usual_wait(evidence.first):
+        return None
+    return Verdict("serialised", f"the second of two streams began {_ms(waited)} late, when the first had ended", "two")
+
+
+def _usual_wait(first: Look) -> float:
+    return first.ticks[0].came - first.ticks[0].sent if first.ticks else 0.0
+
+
+def _cut(evidence: Evidence) -> Verdict | None:
+    first = evidence.first
+    if evidence.kind("silence") in ("cut_in_silence", "cut") and evidence.kind("first") != "cut":
+        cut = evidence.looks["silence"]
+        quiet = cut.ended_at - (cut.ticks[-1].came if cut.ticks else 0.0)
+        return Verdict("cut_by_silence", f"the stream was cut after {_ms(quiet)} of silence", "silence")
+    if evidence.kind("first") != "cut":
+        return None
+    again = evidence.looks.get("again")
+    if again is not None and evidence.kind("again") == "cut" and is_same(first.ended_at, again.ended_at):
+        return Verdict(
+            "cut_by_duration", f"each stream was cut after {_ms(first.ended_at)}, with {first.missing} ticks missing"
+        )
+    return Verdict("truncated", f"the stream ended after {_ms(first.ended_at)}, with {first.missing} ticks missing")
+
+
+def _source_stalled(evidence: Evidence) -> Verdict | None:
+    if evidence.kind("first") != "source_stalled":
+        return None
+    return Verdict("source_stalled", f"the app itself was up to {_ms(evidence.first.stall)} late with its ticks")
+
+
+def _held(evidence: Evidence) -> Verdict | None:
+    kind, first = evidence.kind("first"), evidence.first
+    if not evidence.held("first"):
+        return None
+    if evidence.batch_ticks:
+        return Verdict("bursts_by_size", f"{evidence.batch_ticks} ticks came at a time, whatever their size", "long")
+    if kind == "one_late":
+        return Verdict(
+            "one_event_late", f"each tick came with the next one, {_ms(first.median_delay or 0.0)} after it was sent"
+        )
+    if evidence.timer:
+        return Verdict("bursts_by_time", f"what waits is passed on after {_ms(evidence.timer)}", "slow")
+    if evidence.buffer_bytes:
+        return Verdict("bursts_by_size", f"about {evidence.buffer_bytes} bytes came at a time", "pad")
+    return _held_as(kind, first.median_delay or 0.0, first)
+
+
+def _held_as(kind: str, delay: float, look: Look) -> Verdict:
+    name = look.variant.name
+    if kind == "first_block":
+        return Verdict(
+            "headers_late",
+            f"the first {look.bursts[0].ticks} ticks came together, {_ms(look.bursts[0].came)} after the request",
+            name,
+        )
+    if kind == "held_to_end":
+        return Verdict("held_to_end", f"all came at once after {_ms(look.ended_at)}, when the last had been sent", name)
+    if kind == "one_late":
+        return Verdict("one_event_late", f"each tick came with the next one, {_ms(delay)} after it was sent", name)
+    return Verdict(
+        "bursts_by_time" if kind == "lagged" else "bursts_by_size",
+        f"{len(look.ticks)} ticks came in {len(look.bursts)} bursts, {_ms(delay)} late",
+        name,
+    )
+
+
+def _held_in_a_coding(evidence: Evidence) -> Verdict | None:
+    name = held_coding(evidence)
+    if not name:
+        return None
+    look = evidence.looks[name]
+    verdict = _held_as(evidence.kind(name), look.median_delay or 0.0, look)
+    return Verdict(verdict.name, f"with {look.coding} {verdict.sentence}; without a coding it streams", name)
+
+
+RULES: tuple[Callable[[Evidence], Verdict | None], ...] = (
+    _unreachable,
+    _not_a_stream,
+    _replayed,
+    _cut,
+    _source_stalled,
+    _serialised,
+    _held,
+    _held_in_a_coding,
+)
