@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Collection, Iterator
 
 from flask import Blueprint, Response, jsonify, request
 
+from flaskstream.chat_request import chat_payload, json_body
 from flaskstream.contexts import Carrier
 from flaskstream.debug import DebugPrinter
 from flaskstream.dialects import ANTHROPIC, DIALECTS, OPENAI, Dialect
 from flaskstream.errors import FlaskStreamError, InvalidSetting
-from flaskstream.options import StreamOptions, StreamReport
-from flaskstream.relay import FaithfulWire, Relay
-from flaskstream.response import error_response, event_stream, respond
+from flaskstream.guard import MAX_BODY_BYTES, Authorize, Guard, refusal
+from flaskstream.options import StreamOptions
+from flaskstream.probe import add_probe
+from flaskstream.relay import Relay
+from flaskstream.response import error_response, respond, streaming
+from flaskstream.stats import STATS
+from flaskstream.stats.figures import PROMETHEUS_TYPE, as_json, as_prometheus
+from flaskstream.tally import StreamReport
 from flaskstream.upstream import Upstream
+from flaskstream.wire import FaithfulWire
+
+DEBUG_NAMES = ("model", "stats", "probe")
+"""What `debug` can ask for: a client of `/chat` may choose the model; the routes `/stats` and `/probe`."""
 
 
 def create_blueprint(
@@ -23,13 +32,17 @@ def create_blueprint(
     store: str | None = None,
     *,
     name: str = "flaskstream",
-    debug: bool = False,
+    debug: bool | Collection[str] = False,
     dialect: str | None = None,
     relay: Relay | None = None,
+    authorize: Authorize | None = None,
+    max_body_bytes: int = MAX_BODY_BYTES,
     heartbeat: float = 15.0,
+    heartbeat_form: str = "comment",
     status_grace: float = 5.0,
     max_duration: float = 0.0,
     max_streams: int | None = None,
+    retry: int | None = 3000,
     printer: DebugPrinter | None = None,
     on_end: Callable[[StreamReport], None] | None = None,
 ) -> Blueprint:
@@ -43,29 +56,41 @@ def create_blueprint(
         upstream: the model API; needed unless a relay is given.
         store: none yet; a later version keeps streams in one, to resume them.
         name: of the blueprint; two of them in one app need two names.
-        debug: for demonstrations: a client of `/chat` may choose the model. Nothing of the kind in production.
+        debug: names of `DEBUG_NAMES`, or `True` for all of them: nothing that an app in production gains unasked.
         dialect: what `/chat` speaks with the upstream, a name of `DIALECTS`; `None`: "openai".
         relay: in place of an upstream and a dialect: one that was made by hand.
-        heartbeat, status_grace, max_duration, max_streams, printer, on_end: see `StreamOptions`; for every route.
+        authorize, max_body_bytes: who may ask, and how much; on every route; see `flaskstream.guard.Guard`.
+        heartbeat, heartbeat_form, status_grace, max_duration, max_streams, retry, printer, on_end: see
+            `StreamOptions`; for every route.
 
     Raises:
-        InvalidSetting: there is neither an upstream nor a relay, no such dialect, or a store was named.
+        InvalidSetting: there is neither an upstream nor a relay, no such dialect, or a store was named; or an option
+            has a value that does not work.
     """
     if store:
         raise InvalidSetting(f"store: this version has none yet; expected None, got {store!r}")
     relay = _checked_relay(upstream, dialect, relay)
-    options: dict[str, Any] = {
-        "heartbeat": heartbeat,
-        "status_grace": status_grace,
-        "max_duration": max_duration,
-        "max_streams": max_streams,
-        "printer": printer,
-        "on_end": on_end,
-    }
+    asked_for = _checked_debug(debug)
+    options = StreamOptions(
+        heartbeat=heartbeat,
+        heartbeat_form=heartbeat_form,
+        status_grace=status_grace,
+        keep_context=False,
+        max_duration=max_duration,
+        max_streams=max_streams,
+        retry=retry,
+        printer=printer,
+        on_end=on_end,
+    )
     blueprint = Blueprint(name, __name__)
-    _add_chat(blueprint, relay, debug, options)
+    blueprint.before_request(Guard(authorize, max_body_bytes))
+    _add_chat(blueprint, relay, "model" in asked_for, options)
     for path, own in _FAITHFUL.items():
-        _add_faithful(blueprint, path, relay.speaking(own), StreamOptions(**options))
+        _add_faithful(blueprint, path, relay.speaking(own), options)
+    if "stats" in asked_for:
+        _add_stats(blueprint)
+    if "probe" in asked_for:
+        add_probe(blueprint, options)
     return blueprint
 
 
@@ -85,14 +110,22 @@ def _checked_relay(upstream: Upstream | None, dialect: str | None, relay: Relay 
     return Relay(upstream, DIALECTS[dialect or OPENAI.name])
 
 
-def _add_chat(blueprint: Blueprint, relay: Relay, debug: bool, options: dict[str, Any]) -> None:
+def _checked_debug(debug: bool | Collection[str]) -> Collection[str]:
+    if isinstance(debug, bool):
+        return DEBUG_NAMES if debug else ()
+    if isinstance(debug, str) or not set(debug) <= set(DEBUG_NAMES):
+        raise InvalidSetting(f"debug: expected True, False or a list of {', '.join(DEBUG_NAMES)}, got {debug!r}")
+    return debug
+
+
+def _add_chat(blueprint: Blueprint, relay: Relay, may_choose_model: bool, options: StreamOptions) -> None:
     @blueprint.route("/chat", methods=["GET", "POST"])
-    @event_stream(keep_context=False, **options)
+    @streaming(options)
     def chat() -> Any:
         try:
-            payload = chat_payload(relay.upstream.model, debug)
+            payload = chat_payload(relay.upstream.model, may_choose_model)
         except ValueError as error:
-            return bad_request(str(error))
+            return refusal(400, "bad_request", str(error))
         return _token_events(relay.tokens(payload))
 
 
@@ -101,47 +134,13 @@ def _token_events(tokens: Iterator[str]) -> Iterator[dict[str, str]]:
         yield {"t": token}
 
 
-def chat_payload(model: str, may_choose_model: bool) -> dict[str, Any]:
-    """Return the upstream's payload for this request to `/chat`.
-
-    Raises:
-        ValueError: the question is missing, or is no question.
-    """
-    fields: Any = request.args
-    if request.method == "POST":
-        fields = _json_body() if request.is_json else request.form
-    if not hasattr(fields, "get"):
-        raise ValueError('expected a JSON object {"q": "..."} or {"messages": [...]}, got something else')
-    question, messages = fields.get("q"), fields.get("messages")
-    if isinstance(question, str) and question:
-        messages = [{"role": "user", "content": question}]
-    if not isinstance(messages, list) or not messages:
-        raise ValueError(
-            'expected a question: "q" with some text, or in JSON (Content-Type: application/json) a list of "messages"'
-        )
-    if may_choose_model and isinstance(fields.get("model"), str):
-        model = fields["model"]
-    return {"model": model, "messages": messages}
-
-
-def _json_body() -> Any:
-    """Return the request's JSON; `None` if it is none."""
-    try:
-        return json.loads(request.get_data(), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"expected JSON, got {name}")  # NaN and Infinity are Python's own
-
-
 def _add_faithful(blueprint: Blueprint, path: str, relay: Relay, options: StreamOptions) -> None:
     @blueprint.route(path, endpoint=path.rpartition("/")[2], methods=["POST"])
     def faithful() -> Any:
-        payload = _json_body() if request.is_json else None
+        payload = json_body() if request.is_json else None
         if not isinstance(payload, dict):
-            return bad_request("expected a JSON object (Content-Type: application/json), got something else")
+            message = "expected a JSON object (Content-Type: application/json), got something else"
+            return refusal(400, "bad_request", message)
         payload.setdefault("model", relay.upstream.model)
         own = _own_headers(relay.dialect)
         if not payload.get("stream"):
@@ -149,8 +148,9 @@ def _add_faithful(blueprint: Blueprint, path: str, relay: Relay, options: Stream
         headers: dict[str, str] = {}
         carrier = Carrier(keep_request=False)
         blocks = carrier.call_view(relay.blocks, payload, headers.update, own)
-        response = respond(blocks, carrier, FaithfulWire(relay.dialect), options)
-        response.headers.update(headers)  # those of an upstream that is slower than the status grace come too late
+        response = respond(blocks, carrier, FaithfulWire(relay.dialect, options.heartbeat_form), options)
+        for name, value in list(headers.items()):  # those of an upstream slower than the status grace come too late
+            response.headers.add(name, value)
         return response
 
 
@@ -169,8 +169,23 @@ def _whole_answer(relay: Relay, payload: dict[str, Any], own_headers: dict[str, 
     return response
 
 
-def bad_request(message: str) -> Response:
-    """Return a 400 that says what was expected and what came."""
-    response = jsonify(error={"code": "bad_request", "type": "invalid_request_error", "message": message})
-    response.status_code = 400
-    return response
+def _add_stats(blueprint: Blueprint) -> None:
+    STATS.share()
+
+    @blueprint.route("/stats")
+    def stats() -> Response:
+        rows, processes = STATS.rows()
+        if _wants_prometheus():
+            response = Response(as_prometheus(rows, processes), content_type=PROMETHEUS_TYPE)
+        else:
+            response = jsonify(as_json(rows, processes))
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+
+def _wants_prometheus() -> bool:
+    """`?format=prometheus`, or what Prometheus says it accepts; JSON for everybody else, curl and browsers too."""
+    wanted = request.args.get("format")
+    if wanted is not None:
+        return wanted == "prometheus"
+    return "version=0.0.4" in request.headers.get("Accept", "") or "openmetrics" in request.headers.get("Accept", "")

@@ -6,6 +6,7 @@ why and with a proper end, so that the worker need not cut them.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import Any
@@ -32,3 +33,13 @@ def watch_worker(worker: Any) -> None:
         OPEN_STREAMS.stop()
 
     threading.Thread(target=watch, name="flaskstream-deploy", daemon=True).start()
+    _watched.add(os.getpid())
+
+
+def is_watched() -> bool:
+    """Tell whether this process is a worker whose open streams end in time when it stops."""
+    return os.getpid() in _watched
+
+
+_watched: set[int] = set()
+"""Process ids: a worker that is forked from one of these is not watched."""

@@ -23,6 +23,7 @@ import time
 from typing import Any, Callable, Mapping
 
 from flaskstream.native import is_patched, original
+from flaskstream.uwsgi_client import uwsgi_connection
 
 _SOCKET_KEYS = ("gunicorn.socket", "werkzeug.socket")
 """Where WSGI servers leave the client's socket, those that do."""
@@ -39,8 +40,12 @@ Tell = Callable[[bool], None]
 
 
 def client_socket(environ: Mapping[str, Any]) -> Any:
-    """Return the client's socket; `None` where the server offers none: then heartbeats have to do."""
-    return next((environ[key] for key in _SOCKET_KEYS if hasattr(environ.get(key), "fileno")), None)
+    """Return the client's socket; `None` where the server offers none: then heartbeats have to do.
+
+    It has `fileno` and `setsockopt`, and is the server's: nobody else closes it.
+    """
+    shown = next((environ[key] for key in _SOCKET_KEYS if hasattr(environ.get(key), "fileno")), None)
+    return uwsgi_connection(environ) if shown is None else shown
 
 
 class ClientWatch:

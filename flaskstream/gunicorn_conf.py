@@ -65,6 +65,15 @@ def _let_the_master_halt() -> None:
     Hub.NOT_ERROR += (HaltServer,)  # it is logged by gunicorn
 
 
+def _share_memory() -> None:
+    """Make the memory in which the workers, forked from here, write what `/stats` sums up and `/probe` is asked for."""
+    from flaskstream.probe_records import PROBE_RECORDS
+    from flaskstream.stats import STATS
+
+    STATS.share()
+    PROBE_RECORDS.share()
+
+
 try:
     _settings = Settings.from_environment()
     if _settings.mode == "broken":
@@ -80,6 +89,8 @@ worker_class = "gevent" if _settings.mode == "fixed" else _broken["worker_class"
 
 if worker_class == "gevent":
     _patch()
+
+_share_memory()
 
 # Streams (and other requests) that one worker holds open at once; the next ones wait in the backlog.
 worker_connections = 1000
@@ -121,3 +132,4 @@ def _log_as_gunicorn_does(worker: Any) -> None:
     log = logging.getLogger("flaskstream")
     if not log.hasHandlers():
         log.handlers = list(worker.log.error_log.handlers)
+        log.setLevel(worker.log.error_log.level)

@@ -2,12 +2,16 @@
 
 A greenlet can be interrupted wherever it waits. A thread cannot, and would hold an upstream open until its next token
 long after the client has gone. So whoever waits for a socket says so here, to the pump whose thread it is.
+
+Where there is no socket yet to shut down, while a connection is being made or before a retry, the thread asks by
+itself: `check` and `wait` raise `GeneratorExit` in a thread that was interrupted, as gevent does in a greenlet.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
+import time
 from typing import Any, Callable
 
 _here = threading.local()
@@ -19,7 +23,7 @@ class Interrupts:
     def __init__(self) -> None:
         self._lock = threading.Lock()  # so that no socket is shut down that is somebody else's by then
         self._sockets: dict[int, Callable[[], Any]] = {}
-        self._is_interrupted = False
+        self._interrupted = threading.Event()
 
     def run(self, target: Callable[[], None]) -> None:
         """Call the target, whose waiting these are."""
@@ -32,19 +36,28 @@ class Interrupts:
     def interrupt(self) -> None:
         """End every wait of the thread, now and later. Called by another one."""
         with self._lock:
-            self._is_interrupted = True
+            self._interrupted.set()
             for find in self._sockets.values():
                 _shut_down(find())
 
     def add(self, who: object, find: Callable[[], Any]) -> None:
         with self._lock:
             self._sockets[id(who)] = find
-            if self._is_interrupted:
+            if self._interrupted.is_set():
                 _shut_down(find())
 
     def remove(self, who: object) -> None:
         with self._lock:
             self._sockets.pop(id(who), None)
+
+    def give_away(self, given: Any) -> None:
+        with self._lock:
+            self._sockets = {who: find for who, find in self._sockets.items() if find() is not given}
+
+    def check(self, seconds: float = 0.0) -> None:
+        """Raise `GeneratorExit` if the thread is interrupted within so many seconds. Called by that thread."""
+        if self._interrupted.wait(seconds):
+            raise GeneratorExit
 
 
 def waits_for(who: object, find: Callable[[], Any]) -> None:
@@ -64,6 +77,32 @@ def waits_no_longer(who: object) -> None:
     interrupts = getattr(_here, "interrupts", None)
     if interrupts is not None:
         interrupts.remove(who)
+
+
+def gives_away(given: Any) -> None:
+    """Say that a socket may be somebody else's from now on, whoever of this thread waited for it."""
+    interrupts = getattr(_here, "interrupts", None)
+    if interrupts is not None:
+        interrupts.give_away(given)
+
+
+def check() -> None:
+    """Raise `GeneratorExit` if this thread's stream was closed; elsewhere do nothing.
+
+    For what has a price, before it begins: a request that is sent will be paid for.
+    """
+    interrupts = getattr(_here, "interrupts", None)
+    if interrupts is not None:
+        interrupts.check()
+
+
+def wait(seconds: float) -> None:
+    """Sleep; raise `GeneratorExit` as soon as this thread's stream is closed."""
+    interrupts = getattr(_here, "interrupts", None)
+    if interrupts is not None:
+        interrupts.check(seconds)
+    else:
+        time.sleep(seconds)  # in a greenlet it is interrupted by gevent
 
 
 def _shut_down(found: Any) -> None:

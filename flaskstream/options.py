@@ -1,4 +1,4 @@
-"""What a stream can be told, and what it tells in the end."""
+"""What a stream can be told."""
 
 from __future__ import annotations
 
@@ -8,29 +8,8 @@ from typing import Callable
 from flaskstream.debug import DebugPrinter
 from flaskstream.errors import InvalidEvent, InvalidSetting
 from flaskstream.sse import Event
-
-
-@dataclass(frozen=True)
-class StreamReport:
-    """How a stream went; given to `on_end`, once for each stream.
-
-    Attributes:
-        stream_id: the id in the log, in debug lines and in the client's `event: error`.
-        reason: "done", "error" or "client_gone".
-        code: of the error; `None` without one.
-        events: that were handed to the server, without heartbeats and the closing event.
-        bytes: of these events, before chunking and compression.
-        first_event_ms: from the request to the first event; `None`: there was none.
-        duration_ms: from the request to the end.
-    """
-
-    stream_id: str
-    reason: str
-    code: str | None
-    events: int
-    bytes: int
-    first_event_ms: float | None
-    duration_ms: float
+from flaskstream.tally import StreamReport
+from flaskstream.wire import HEARTBEAT_FORMS
 
 
 @dataclass(frozen=True)
@@ -40,6 +19,8 @@ class StreamOptions:
     Attributes:
         heartbeat: seconds of silence after which a comment is sent, so that no proxy takes the stream for dead
             (the shortest common limit is 30 s) and a client that has gone is noticed; 0: never.
+        heartbeat_form: how a heartbeat is written, one of `flaskstream.wire.HEARTBEAT_FORMS`: "comment" is the safe
+            one, "ping" an event of that name, which also a native `EventSource` sees.
         status_grace: seconds for which the first event is awaited before the 200 goes out: a failure in that time is
             a real HTTP status. After it a first comment is sent instead. 0: the 200 goes out at once.
         keep_context: keep `request`, `session` and `g` available in the generator (`stream_with_context`). `g` holds
@@ -49,7 +30,9 @@ class StreamOptions:
         max_duration: seconds after which a stream is ended with `event: error`; 0: never.
         max_streams: how many streams may be open in this process at once, this one included; one more gets a 503 with
             `Retry-After`. `None`: any number.
-        retry: how long a client waits before it reconnects, in milliseconds; `None`: its own default.
+        retry: how long a client waits before it reconnects, in milliseconds. Each is told up to half as much more, and
+            up to three times as much when its stream ends at a deploy, so that they do not all come back at once.
+            `None`: its own default.
         charset: send `text/event-stream; charset=utf-8`. Some proxies stream only the bare type, which is UTF-8
             by definition; clients that guess an encoding from the header (requests) want the long one.
         printer: prints a line for each event; see `flaskstream.debug`.
@@ -57,6 +40,7 @@ class StreamOptions:
     """
 
     heartbeat: float = 15.0
+    heartbeat_form: str = "comment"
     status_grace: float = 5.0
     keep_context: bool = True
     max_duration: float = 0.0
@@ -71,6 +55,10 @@ class StreamOptions:
             seconds = getattr(self, name)
             if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < float("inf"):
                 raise InvalidSetting(f"{name}: expected seconds (0 or more), got {seconds!r}")
+        if self.heartbeat_form not in HEARTBEAT_FORMS:
+            raise InvalidSetting(
+                f"heartbeat_form: expected one of {', '.join(HEARTBEAT_FORMS)}, got {self.heartbeat_form!r}"
+            )
         if self.max_streams is not None and (not isinstance(self.max_streams, int) or self.max_streams < 1):
             raise InvalidSetting(f"max_streams: expected 1 or more, or None, got {self.max_streams!r}")
         try:

@@ -6,27 +6,27 @@ import functools
 import inspect
 import itertools
 import logging
-import random
 import secrets
+import time
 from dataclasses import fields
 from typing import Any, Callable, Iterator, TypeVar, cast, overload
 
 from flask import Response, after_this_request, current_app, jsonify, request
 
+from flaskstream.come_back import reconnection_times, retry_after
 from flaskstream.contexts import Carrier
 from flaskstream.disconnect import client_socket, watch_client
 from flaskstream.errors import FlaskStreamError, UpstreamStatus
 from flaskstream.open_streams import OPEN_STREAMS
 from flaskstream.options import StreamOptions
 from flaskstream.pump import Pump
+from flaskstream.server import tell_shortcomings
+from flaskstream.stats import STATS
 from flaskstream.stream import CLIENT_ENDED, CLIENT_GONE, STOPPING, Stream, log_failure
 from flaskstream.unbuffered import STREAM_HEADERS, response_class
 from flaskstream.wire import EventWire, Wire, describe, is_done_id
 
 log = logging.getLogger(__name__)
-
-_MAX_RETRY_AFTER = 5
-"""Seconds; each client is told another number up to this, so that they do not all come back at once."""
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -67,7 +67,14 @@ def event_stream(view: Any = None, **options: Any) -> Any:
     unknown = ", ".join(sorted(set(options) - {field.name for field in fields(StreamOptions)}))
     if unknown:
         raise TypeError(f"event_stream: expected options of StreamOptions, got {unknown}")
-    settings = StreamOptions(**options)
+    decorate = streaming(StreamOptions(**options))
+    return decorate if view is None else decorate(view)
+
+
+def streaming(
+    settings: StreamOptions, make_wire: Callable[[StreamOptions], Wire] | None = None
+) -> Callable[[View], View]:
+    """Return the decorator that `event_stream` is, with these options; `make_wire` makes another wire than its own."""
 
     def decorate(view: View) -> View:
         if inspect.isasyncgenfunction(view):
@@ -81,11 +88,16 @@ def event_stream(view: Any = None, **options: Any) -> Any:
                 return _empty_response(204, settings)
             carrier = Carrier(settings.keep_context)
             result = carrier.call_view(view, *args, **kwargs)
-            return respond(result, carrier, EventWire(settings.retry), settings)
+            return respond(result, carrier, (make_wire or event_wire)(settings), settings)
 
         return cast(View, streaming_view)
 
-    return decorate if view is None else decorate(view)
+    return decorate
+
+
+def event_wire(settings: StreamOptions) -> EventWire:
+    """Return the wire of one stream of events of ours."""
+    return EventWire(*reconnection_times(settings.retry), settings.heartbeat_form)
 
 
 def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions) -> Any:
@@ -101,15 +113,20 @@ def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions) 
         stream = _start_stream(items, carrier, wire, settings, stream_id)
     except FlaskStreamError as error:
         getattr(items, "close", lambda: None)()
+        STATS.refused(error.code)
         return error_response(error, stream_id)
     _close_if_replaced_by_an_error(stream)
+    is_begun = False
     if settings.status_grace:
         try:
-            stream.wait_for_first_item(settings.status_grace)
+            is_begun = stream.wait_for_first_item(settings.status_grace)
         except FlaskStreamError as error:
             return error_response(error, stream.stream_id)
     streaming_class = response_class(current_app.response_class)
     response = streaming_class(stream, settings.content_type, current_app.debug)
+    if is_begun:
+        milliseconds = (time.monotonic() - carrier.made_at) * 1000
+        response.headers["Server-Timing"] = f"first_event;dur={milliseconds:.1f}"
     return (response, *rest) if rest else response
 
 
@@ -118,6 +135,7 @@ def _start_stream(
 ) -> Stream:
     """Start the generator, and have the stream told of what may end it. Raises `FlaskStreamError`: it is refused."""
     place = OPEN_STREAMS.enter(settings.max_streams)
+    tell_shortcomings(request.environ)
     try:
         pump = Pump(items, prepare=lambda source: carrier.hold(wire.items(source)), run=carrier.run)
     except BaseException:  # such as "can't start new thread"
@@ -162,7 +180,7 @@ def error_response(error: FlaskStreamError, error_id: str) -> Response:
     if isinstance(error, UpstreamStatus):
         response.headers.update(error.headers)
     elif error.status == 503:
-        response.headers["Retry-After"] = str(random.randint(1, _MAX_RETRY_AFTER))
+        response.headers["Retry-After"] = retry_after()
     return response
 
 

@@ -8,9 +8,13 @@ from typing import Any, Callable, Iterator, Sequence
 
 from flaskstream.debug import DebugPrinter
 from flaskstream.errors import FlaskStreamError, MaxDuration, ShuttingDown, UpstreamError
-from flaskstream.options import StreamOptions, StreamReport
+from flaskstream.options import StreamOptions
 from flaskstream.pump import ENDED, NOTHING, Pump, Signal
-from flaskstream.wire import HEARTBEAT, Wire, describe
+from flaskstream.stats import STATS
+from flaskstream.tally import CLIENT, SOURCE, StreamReport, Tally
+from flaskstream.wire import Wire
+
+__all__ = ["Stream", "StreamReport", "log_failure"]
 
 log = logging.getLogger(__name__)
 
@@ -21,43 +25,6 @@ CLIENT_GONE = Signal("CLIENT_GONE")
 """Its connection is dead."""
 STOPPING = Signal("STOPPING")
 """The process stops."""
-
-
-class _Tally:
-    """What a stream's report will say, while it is not yet known."""
-
-    def __init__(self, stream_id: str, started_at: float) -> None:
-        self.stream_id = stream_id
-        self.events = 0
-        self.reason = "client_gone"
-        self._code: str | None = None
-        self._bytes = 0
-        self._started_at = started_at
-        self._first_event_ms: float | None = None
-
-    def count(self, frame: bytes) -> None:
-        self.events += 1
-        self._bytes += len(frame)
-        if self._first_event_ms is None:
-            self._first_event_ms = self._milliseconds()
-
-    def fail(self, error: Exception) -> None:
-        self.reason = "error"
-        self._code = describe(error, self.stream_id)["code"]
-
-    def report(self) -> StreamReport:
-        return StreamReport(
-            stream_id=self.stream_id,
-            reason=self.reason,
-            code=self._code,
-            events=self.events,
-            bytes=self._bytes,
-            first_event_ms=self._first_event_ms,
-            duration_ms=self._milliseconds(),
-        )
-
-    def _milliseconds(self) -> float:
-        return (time.monotonic() - self._started_at) * 1000
 
 
 class Stream:
@@ -85,22 +52,24 @@ class Stream:
         self._pump = pump
         self._at_end = at_end
         self._on_end = options.on_end
-        self._tally = _Tally(stream_id, started_at)
+        self._tally = Tally(stream_id, started_at)
         # Functions, and no methods: a generator that held this stream would keep it alive when it is dropped.
         self._waits = _Waits(options, started_at)
         frames = _frames(pump, wire, self._tally, self._waits, options.printer)
         self._frames = _with_end(frames, wire, self._tally)
         self._is_closed = False
 
-    def wait_for_first_item(self, seconds: float) -> None:
-        """Wait for the first item, as long as its failure can still become an HTTP status.
+    def wait_for_first_item(self, seconds: float) -> bool:
+        """Wait for the first item, as long as its failure can still become an HTTP status; return whether it is there.
 
         Raises:
             Exception: what the generator raised before its first item, or `MaxDuration`.
         """
         try:
-            if self._pump.peek(self._waits.at_most(seconds)) is NOTHING:
+            item = self._pump.peek(self._waits.at_most(seconds))
+            if item is NOTHING:
                 self._waits.next()
+            return not isinstance(item, Signal)
         except Exception as error:
             self._tally.fail(error)
             self.close()
@@ -126,9 +95,10 @@ class Stream:
         for release in self._at_end:
             release()
         self._pump.close()
+        report = self._tally.end()
         if self._on_end is not None:
             try:
-                self._on_end(self._tally.report())
+                self._on_end(report)
             except Exception:
                 log.exception("stream %s: on_end failed", self.stream_id)
 
@@ -146,7 +116,7 @@ def log_failure(error: Exception, stream_id: str, when: str) -> None:
         log.error("stream %s failed %s: %r", stream_id, when, error, exc_info=error)
 
 
-def _with_end(frames: Iterator[bytes], wire: Wire, tally: _Tally) -> Iterator[bytes]:
+def _with_end(frames: Iterator[bytes], wire: Wire, tally: Tally) -> Iterator[bytes]:
     try:
         yield from frames
     except _ClientGone:
@@ -164,21 +134,24 @@ def _with_end(frames: Iterator[bytes], wire: Wire, tally: _Tally) -> Iterator[by
             yield last
 
 
-def _frames(pump: Pump, wire: Wire, tally: _Tally, waits: _Waits, printer: DebugPrinter | None) -> Iterator[bytes]:
-    item = pump.take(0)
+def _frames(pump: Pump, wire: Wire, tally: Tally, waits: _Waits, printer: DebugPrinter | None) -> Iterator[bytes]:
+    def take(seconds: float | None) -> Any:
+        tally.waits_for(SOURCE)
+        item = pump.take(seconds)
+        tally.waits_for(CLIENT)
+        return item
+
+    item = take(0)
     if item is NOTHING:
-        yield wire.comment("open")  # the headers leave with the first byte
-        item = pump.take(waits.next())
+        yield wire.opening()  # the headers leave with the first byte
+        item = take(waits.next())
     while item is not ENDED:
         if item is CLIENT_GONE:
             raise _ClientGone
         if item is STOPPING:
             raise ShuttingDown("expected the end of the generator in time, got the end of this worker")
-        if isinstance(item, Signal):
-            yield wire.comment(HEARTBEAT)  # after a silence, or to hear from the client whether it has gone
-        else:
-            yield _frame(item, wire, tally, printer)
-        item = pump.take(waits.next())
+        yield _heartbeat(wire) if isinstance(item, Signal) else _frame(item, wire, tally, printer)
+        item = take(waits.next())
 
 
 class _ClientGone(Exception):
@@ -205,9 +178,15 @@ class _Waits:
         return left if self._heartbeat is None else min(left, self._heartbeat)
 
 
-def _frame(item: Any, wire: Wire, tally: _Tally, printer: DebugPrinter | None) -> bytes:
+def _heartbeat(wire: Wire) -> bytes:
+    """Return what goes out after a silence, or to hear from the client whether it has gone."""
+    STATS.count("heartbeats")
+    return wire.heartbeat()
+
+
+def _frame(item: Any, wire: Wire, tally: Tally, printer: DebugPrinter | None) -> bytes:
     frame = wire.frame(item)
-    tally.count(frame)
+    tally.count(frame, wire.tokens(item))
     if printer is not None:
         printer(tally.stream_id, tally.events, frame)
     return frame

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import logging
 import os
 import sys
 from types import FrameType
-from typing import Any, Callable, Iterable, cast
+from typing import Any, Callable, Iterable, Mapping, cast
 
 import flask
 import werkzeug
 from flask import Response
 
+from flaskstream.cut import reset_if_it_would_look_whole
 from flaskstream.errors import BodyWasRead
 from flaskstream.stream import Stream
 
@@ -57,18 +59,25 @@ class StreamResponse(Response):
         # taken away there.
         self.headers["Content-Encoding"] = "identity"
 
+    def send_header(self, name: str, value: str) -> None:
+        """Send a header with this value whatever a hook sets; an empty one: leave it out, unless a hook sets it."""
+        self._fixed_headers.pop(name, None)
+        self.headers.pop(name, None)
+        if value:
+            self._fixed_headers[name] = self.headers[name] = value
+
     def get_wsgi_headers(self, environ: Any) -> Any:
         headers = super().get_wsgi_headers(environ)
         for name in _NEVER_SENT:
             headers.pop(name, None)
-        for name, value in self._fixed_headers.items():
-            headers[name] = value  # a hook may have set it otherwise, and the usual recipe twice
         if headers.get("Content-Encoding") == "identity":
             del headers["Content-Encoding"]
+        for name, value in self._fixed_headers.items():
+            headers[name] = value  # a hook may have set it otherwise, and the usual recipe twice
         return headers
 
     def get_app_iter(self, environ: Any) -> Iterable[bytes]:
-        self._guard.open()
+        self._guard.open(environ)
         return super().get_app_iter(environ)
 
     def get_data(self, as_text: bool = False) -> Any:
@@ -124,19 +133,26 @@ class _BodyGuard:
     def __init__(self, stream: Stream, refuse: Callable[[str], None]) -> None:
         self._stream = stream
         self._refuse = refuse
-        self._is_open = False
+        self._environ: Mapping[str, Any] | None = None
 
-    def open(self) -> None:
-        self._is_open = True
+    def open(self, environ: Mapping[str, Any]) -> None:
+        self._environ = environ
 
     def __iter__(self) -> _BodyGuard:
         return self
 
     def __next__(self) -> bytes:
-        if not self._is_open:
+        if self._environ is None:
             self._refuse("a loop over its body")
             raise StopIteration
-        return next(self._stream)
+        try:
+            return next(self._stream)
+        except StopIteration:
+            raise
+        except Exception as error:
+            if reset_if_it_would_look_whole(self._environ):
+                raise ConnectionResetError(errno.ECONNRESET, "the stream failed, and was cut") from error
+            raise
 
     def close(self) -> None:
         self._stream.close()

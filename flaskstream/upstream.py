@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
-import time
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any, Iterator, Mapping
+from typing import Any, Mapping
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import requests
 
-from flaskstream.errors import MAX_ERROR_BODY_BYTES, InvalidSetting, UpstreamError, UpstreamStatus
-from flaskstream.upstream_body import READ_BYTES, Body
+from flaskstream.errors import MAX_ERROR_BODY_BYTES, InvalidSetting, UpstreamStatus
+from flaskstream.upstream_answer import Answer
 from flaskstream.upstream_errors import translated_errors
 from flaskstream.upstream_pool import FreshAdapter
 
 ERROR_BODY_SECONDS = 2.0
 """How long the body of an error status is awaited: its client has waited already, and the status says enough."""
 
-DRAIN_SECONDS = 0.02
-"""How long the end of a whole answer's framing is awaited. It mostly comes in the same packet, and then the connection
-can be used again, which saves a TLS handshake; the client's `done` waits for as long."""
-
-FORWARDED_HEADERS = ("Retry-After", "X-Request-Id")
-"""All that is told of an upstream's headers. The others describe its connection, its coding, or its cookies."""
-
 BEARER = ("Authorization", "Bearer {}")
 """How most APIs want their key."""
-
-# Servers that name no type, or none in particular, are given the benefit of the doubt.
-_NO_TYPES = ("application/octet-stream", "binary/octet-stream", "")
 
 _VISIBLE_ASCII = re.compile("[!-~]+")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-_FIELD_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")  # RFC 9110 5.5; servers refuse to send anything else
+_MOST_RETRIES = 10
+"""Official clients ask twice again themselves; what has failed ten times is down."""
 
 _SHORTEST_SECRET = 8
 """Characters; a shorter key is a stand-in, such as the "x" of a local model, and occurs in any text."""
@@ -46,7 +35,7 @@ _SHORTEST_SECRET = 8
 class Upstream:
     """An API to relay from. One for an app; safe for its threads and greenlets, whose connections it shares.
 
-    No request is ever sent twice: the first may have been paid for. No cookie is kept: it would be one user's.
+    No cookie is kept: it would be one user's.
 
     Args:
         base_url: such as `https://api.openai.com/v1`. No request ever goes to another host: redirects are refused.
@@ -56,6 +45,9 @@ class Upstream:
         connect_timeout: seconds to wait for a connection.
         idle_timeout: seconds without a byte after which the upstream is given up, before its answer and within it;
             0: never.
+        content_timeout: seconds for which it may send comments and pings only, and nothing of an answer; 0: for ever.
+        retries: how often a request is asked again whose answer failed before anything of it came, such as with a 429
+            or a broken connection; see `flaskstream.retries`. Nothing is asked again after that.
         headers: sent with every request.
 
     Raises:
@@ -69,6 +61,8 @@ class Upstream:
         model: str = "tick",
         connect_timeout: float = 10.0,
         idle_timeout: float = 60.0,
+        content_timeout: float = 0.0,
+        retries: int = 1,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self._base_url = _checked_url(base_url)
@@ -76,6 +70,8 @@ class Upstream:
         self.model = model
         self._timeout = (_checked_seconds("connect_timeout", connect_timeout) or None, idle_timeout or None)
         _checked_seconds("idle_timeout", idle_timeout)
+        self.content_timeout = _checked_seconds("content_timeout", content_timeout)
+        self.retries = _checked_count("retries", retries)
         self._session = requests.Session()
         adapter = FreshAdapter()
         self._session.mount("http://", adapter)
@@ -149,7 +145,7 @@ class Upstream:
     def hide_key(self, data: bytes) -> bytes:
         """Return the bytes with the API key made unreadable, in its length, should an upstream repeat it."""
         key = (self._api_key or "").encode()
-        return data.replace(key, b"*" * len(key)) if len(key) >= _SHORTEST_SECRET else data
+        return data.replace(key, b"*" * len(key)) if len(key) >= _SHORTEST_SECRET and key in data else data
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -185,6 +181,12 @@ def _checked_seconds(name: str, seconds: float) -> float:
     return seconds
 
 
+def _checked_count(name: str, count: int) -> int:
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST_RETRIES:
+        raise InvalidSetting(f"{name}: expected a number from 0 to {_MOST_RETRIES}, got {count!r}")
+    return count
+
+
 class _KeyAuth(requests.auth.AuthBase):
     """Also keeps `requests` from looking for other credentials in a .netrc file."""
 
@@ -197,105 +199,3 @@ class _KeyAuth(requests.auth.AuthBase):
         if self._api_key:
             request.headers[self._name] = self._value.format(self._api_key)
         return request
-
-
-class Answer:
-    """An upstream's answer whose body is still coming.
-
-    Attributes:
-        response: the response of `requests`.
-        status: the HTTP status.
-        headers: by any case of their names.
-    """
-
-    def __init__(self, response: requests.Response, is_read: bool = False) -> None:
-        self.response = response
-        self._is_read = is_read
-        self._body: Body | None = None
-        self.status = response.status_code
-        self.headers = response.headers
-
-    @property
-    def forwarded_headers(self) -> dict[str, str]:
-        """Those of the upstream's headers that a client may have."""
-        found = {name: self._header(name) for name in FORWARDED_HEADERS if name in self.headers}
-        return {name: value for name, value in found.items() if _FIELD_VALUE.fullmatch(value)}
-
-    @property
-    def is_framed(self) -> bool:
-        """Whether the body tells its end; else it ends with its connection, cut or not."""
-        return "chunked" in self._header("Transfer-Encoding").lower() or "Content-Length" in self.headers
-
-    @property
-    def content_type(self) -> str:
-        """As the upstream names it; "" if it names none."""
-        return self._header("Content-Type")
-
-    def _header(self, name: str) -> str:
-        return " ".join(self.headers.get(name, "").split())  # an old server may still fold it into two lines
-
-    def expect_type(self, *types: str) -> None:
-        """Raise `UpstreamError` if the body is of none of these types, such as a login page with the status 200."""
-        if self.content_type.split(";")[0].strip().lower() not in types:
-            raise UpstreamError(f"expected {types[0]} from the upstream, got {self.content_type!r:.80}")
-
-    def expect_stream(self, *types: str) -> None:
-        """Raise `UpstreamError` if this is no stream of one of these types; none given: no stream of events."""
-        self.expect_type(*(types or ("text/event-stream",)), *_NO_TYPES)
-
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the body, decompressed, in the pieces in which it arrives; none is empty. Again: what is left of it.
-
-        Raises:
-            IdleTimeout: nothing came for as long as the upstream may be silent.
-            UpstreamTruncated: it ended before its framing did.
-            UpstreamError: it cannot be decompressed.
-        """
-        if self._is_read:
-            yield from filter(None, [self.response.content])
-            return
-        read = self._opened_body().read
-        with translated_errors(before_head=False):
-            chunk = read()
-            while chunk:
-                yield chunk
-                chunk = read()
-
-    def read_some(self, most_bytes: int, most_seconds: float) -> bytes:
-        """Return what comes of the body within these limits; raise nothing."""
-        body, deadline = b"", time.monotonic() + most_seconds
-        with contextlib.suppress(UpstreamError):
-            self.wait_at_most(most_seconds)
-            for chunk in self.chunks():
-                body += chunk
-                left = deadline - time.monotonic()
-                if len(body) >= most_bytes or left <= 0:
-                    break
-                self.wait_at_most(left)
-        return body[:most_bytes]
-
-    def wait_at_most(self, seconds: float) -> None:
-        """Have `chunks` raise `IdleTimeout` after so many seconds of silence from now on."""
-        if not self._is_read:
-            self._opened_body().wait_at_most(seconds)
-
-    def drain(self) -> None:
-        """Read the end of an answer that is whole, if it is here already: then the connection is kept."""
-        self.read_some(READ_BYTES, DRAIN_SECONDS)
-
-    def _opened_body(self) -> Body:
-        if self._body is None:
-            self._body = Body(self.response.raw)
-        return self._body
-
-    def close(self) -> None:
-        """Close the connection, unless the body was read to its end: then it is kept for the next request."""
-        if self._body is not None:
-            self._body.release()
-        self.response.close()
-
-    def __enter__(self) -> Answer:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()

@@ -12,8 +12,9 @@ from typing import Any
 
 import urllib3
 from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from flaskstream.interrupt import waits_for, waits_no_longer
+from flaskstream.interrupt import check, gives_away, waits_for, waits_no_longer
 
 KEPT_SECONDS = 1.5
 """gunicorn closes an idle connection after 2 s, uvicorn, Node and Apache after 5 s, others later."""
@@ -38,6 +39,7 @@ class _Fresh:
     def _put_conn(self, conn: Any) -> None:
         waits_no_longer(conn)
         if conn is not None:
+            gives_away(getattr(conn, "sock", None))  # its answer forgets it only after this
             conn.idle_since = time.monotonic()
             _be_patient_again(conn)
         super()._put_conn(conn)  # type: ignore[misc]
@@ -50,12 +52,29 @@ class _Fresh:
         return conn
 
 
-class _FreshHTTPPool(_Fresh, urllib3.HTTPConnectionPool):
+class _Checked:
+    """A connection over which nothing is sent for a client that left before it was made."""
+
+    def connect(self) -> None:
+        check()
+        super().connect()  # type: ignore[misc]
+        check()  # from here on, and not before, there is a socket that can be shut down
+
+
+class _CheckedHTTP(_Checked, HTTPConnection):
     pass
+
+
+class _CheckedHTTPS(_Checked, HTTPSConnection):
+    pass
+
+
+class _FreshHTTPPool(_Fresh, urllib3.HTTPConnectionPool):
+    ConnectionCls = _CheckedHTTP
 
 
 class _FreshHTTPSPool(_Fresh, urllib3.HTTPSConnectionPool):
-    pass
+    ConnectionCls = _CheckedHTTPS
 
 
 def _be_patient_again(conn: Any) -> None:

@@ -6,10 +6,15 @@ import re
 from dataclasses import replace
 from typing import Any, Iterator, Protocol
 
-from flaskstream.errors import FlaskStreamError, InvalidEvent
+from flaskstream.dialects import Dialect
+from flaskstream.errors import FlaskStreamError, InvalidEvent, ShuttingDown
 from flaskstream.sse import Event, encode, encode_comment, to_json
 
-HEARTBEAT = "hb"
+HEARTBEAT_FORMS = ("comment", "block", "line", "ping")
+"""How a heartbeat is written. "block" is a comment and a blank line, "line" the comment's line alone, "ping" an event
+of that name, which also a native `EventSource` sees. "comment" is that of the first two which no known reader dislikes:
+openai-python dies of a block once it has seen an id, and readers that split at blank lines lose the event after a
+line."""
 
 
 class Wire(Protocol):
@@ -26,7 +31,15 @@ class Wire(Protocol):
         """Return one item's bytes."""
         ...
 
-    def comment(self, text: str) -> bytes:
+    def tokens(self, item: Any) -> int:
+        """Return how many tokens are in an item."""
+        ...
+
+    def opening(self) -> bytes:
+        """Return what takes the headers along when there is no item yet."""
+        ...
+
+    def heartbeat(self) -> bytes:
         """Return what means nothing to the client and keeps the connection alive."""
         ...
 
@@ -39,17 +52,38 @@ class Wire(Protocol):
         ...
 
 
+class Comments:
+    """Comments, and heartbeats in the form that was asked for."""
+
+    def __init__(self, heartbeat_form: str, ping: bytes) -> None:
+        self._form = heartbeat_form
+        self._ping = ping
+
+    def heartbeat(self, has_ids: bool) -> bytes:
+        return self._ping if self._form == "ping" and self._ping else self.of("hb", has_ids)
+
+    def of(self, text: str, has_ids: bool) -> bytes:
+        is_block = self._form == "block" or (self._form != "line" and not has_ids)
+        return encode_comment(text, block=is_block)
+
+
 class EventWire:
     """Events of ours: named ends, and errors that any client can read.
 
     Args:
         retry: the reconnection time that the first event carries, in milliseconds; `None`: none.
+        restart_retry: the one that goes with the end of a stream at a deploy.
+        heartbeat_form: one of `HEARTBEAT_FORMS`.
     """
 
     cuts = False
 
-    def __init__(self, retry: int | None = None) -> None:
+    def __init__(
+        self, retry: int | None = None, restart_retry: int | None = None, heartbeat_form: str = "comment"
+    ) -> None:
         self._retry = retry
+        self._restart_retry = restart_retry
+        self._comments = Comments(heartbeat_form, ping=encode(Event("{}", "ping")))
         self._count = 0
         self._has_ids = False
 
@@ -64,6 +98,9 @@ class EventWire:
         self._has_ids = self._has_ids or item.id is not None
         return self._block(item)
 
+    def tokens(self, item: Event) -> int:
+        return 1
+
     def _block(self, event: Event) -> bytes:
         """Return an event's bytes, with the reconnection time in the first one's: alone it upsets some readers."""
         retry, self._retry = self._retry, None
@@ -71,15 +108,79 @@ class EventWire:
             event = replace(event, retry=retry)
         return encode(event)
 
-    def comment(self, text: str) -> bytes:
-        return encode_comment(text, block=not self._has_ids)
+    def opening(self) -> bytes:
+        return self._comments.of("open", self._has_ids)
+
+    def heartbeat(self) -> bytes:
+        return self._comments.heartbeat(self._has_ids)
 
     def done(self, stream_id: str) -> bytes:
         """End the answer with the only id of ours: a client that comes back with it needs no second answer."""
         return self._block(Event(to_json({"events": self._count}), "done", id=done_id(stream_id)))
 
     def failed(self, error: Exception, stream_id: str) -> bytes:
-        return self._block(Event(to_json(describe(error, stream_id)), "error"))
+        retry = self._restart_retry if isinstance(error, ShuttingDown) else None
+        return self._block(Event(to_json(describe(error, stream_id)), "error", retry=retry))
+
+
+class Block(bytes):
+    """Whole events of an upstream, as it wrote them.
+
+    Attributes:
+        tokens: how many tokens are in them.
+        is_answer: something of the answer is; else they are comments and pings.
+    """
+
+    tokens: int
+    is_answer: bool
+
+    def __new__(cls, data: bytes | bytearray, tokens: int = 0, is_answer: bool = True) -> Block:
+        block = super().__new__(cls, data)
+        block.tokens = tokens
+        block.is_answer = is_answer
+        return block
+
+
+_ID_LINE = re.compile(rb"(?:^|[\r\n])id:")
+
+
+class FaithfulWire:
+    """The upstream's own bytes and errors; a failed stream is cut too, for its clients know no event of ours.
+
+    Args:
+        dialect: whose errors and pings its clients understand.
+        heartbeat_form: one of `HEARTBEAT_FORMS`; "ping" is a comment where the API has no ping of its own.
+    """
+
+    cuts = True
+
+    def __init__(self, dialect: Dialect, heartbeat_form: str = "comment") -> None:
+        self._dialect = dialect
+        self._comments = Comments(heartbeat_form, ping=dialect.ping)
+        self._has_ids = False
+
+    def items(self, source: Iterator[Any]) -> Iterator[Any]:
+        return source
+
+    def frame(self, item: bytes) -> bytes:
+        self._has_ids = self._has_ids or _ID_LINE.search(item) is not None
+        return item
+
+    def tokens(self, item: Any) -> int:
+        return item.tokens if isinstance(item, Block) else 0
+
+    def opening(self) -> bytes:
+        return self._comments.of("open", self._has_ids)
+
+    def heartbeat(self) -> bytes:
+        return self._comments.heartbeat(self._has_ids)
+
+    def done(self, stream_id: str) -> bytes:
+        return b""  # the upstream's own mark has gone through
+
+    def failed(self, error: Exception, stream_id: str) -> bytes:
+        known = describe(error, stream_id)
+        return self._dialect.error_event(known["code"], f"{known['message']} ({stream_id})")
 
 
 def as_event(item: Any) -> Event | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from contextlib import closing
@@ -15,6 +16,7 @@ from flaskstream.lab.processes import ModelProcess
 from flaskstream.upstream import Upstream
 
 API_KEY = "sk-secret-0123456789"
+TESTS = os.path.dirname(os.path.abspath(__file__))
 IDLE_SECONDS = 1.5
 """How long `raw_gunicorn` lets its upstream be silent: much longer than a busy machine keeps a play waiting."""
 UPSTREAM_IDLE_SECONDS = 0.5
@@ -49,6 +51,17 @@ def raw_gunicorn(raw_upstream: RawUpstream) -> Iterator[GunicornProcess]:
     """The fixed mode, with the upstream that plays bytes behind it."""
     settings = {"upstream": raw_upstream.url, "api_key": API_KEY, "idle_timeout": str(IDLE_SECONDS)}
     with GunicornProcess(settings) as process:
+        process.wait_until_it_answers()
+        yield process
+
+
+@pytest.fixture(scope="session", params=["gevent", "gthread"])
+def relays(request: pytest.FixtureRequest, raw_upstream: RawUpstream) -> Iterator[GunicornProcess]:
+    """`apps.relays`, with the upstream that plays bytes behind it, under greenlets and under threads."""
+    arguments = () if request.param == "gevent" else ("--threads", "8")
+    config = "python:flaskstream.gunicorn_conf" if request.param == "gevent" else "apps/gunicorn_gthread.py"
+    settings = {"upstream": raw_upstream.url, "idle_timeout": str(IDLE_SECONDS)}
+    with GunicornProcess(settings, arguments, "apps.relays:create_app()", config, TESTS) as process:
         process.wait_until_it_answers()
         yield process
 

@@ -93,11 +93,11 @@ def request(method, path, body=b"", headers=(), version="HTTP/1.1"):
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-def chat(model, *headers, stream=True, version="HTTP/1.1", **more):
+def chat(model, *headers, stream=True, version="HTTP/1.1", path="/v1/chat/completions", **more):
     """The bytes of a request for an answer; `Connection: close`, so that the answer ends with the connection."""
     wanted = {"model": model, "stream": stream, "messages": [{"role": "user", "content": "hi"}], **more}
     headers = headers or ("Connection: close",)
-    return request("POST", "/v1/chat/completions", json.dumps(wanted).encode(), headers, version)
+    return request("POST", path, json.dumps(wanted).encode(), headers, version)
 
 
 def ask(url, model, *headers, **more):

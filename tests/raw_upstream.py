@@ -99,6 +99,7 @@ class RawUpstream:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
         self._plays: dict[str, tuple[tuple[bytes | Pause, ...], str]] = {}
+        self._turns: dict[str, list[tuple[tuple[bytes | Pause, ...], str]]] = {}
         self._sockets: dict[int, socket.socket] = {}
         self._threads: list[threading.Thread] = []
         self._count = 0
@@ -119,6 +120,12 @@ class RawUpstream:
         """
         model = f"play-{len(self._plays)}"
         self._plays[model] = (steps, end)
+        return model
+
+    def plays_in_turn(self, *models: str) -> str:
+        """Remember a sequence of plays; return the model to ask for. The last one is played from then on."""
+        model = self.plays()
+        self._turns[model] = [self._plays[name] for name in models]
         return model
 
     def asked_for(self, model: str) -> list[Asked]:
@@ -170,11 +177,17 @@ class RawUpstream:
             connection.close()
             del self._sockets[number]
 
+    def _play_of(self, model: str) -> tuple[tuple[bytes | Pause, ...], str]:
+        turns = self._turns.get(model)
+        if turns:
+            return turns.pop(0) if len(turns) > 1 else turns[0]
+        return self._plays.get(model, ((), "fin"))
+
     def _serve_one(self, number: int, connection: socket.socket) -> bool:
         first, payload = _read_request(connection)
         asked = Asked(payload.get("model", ""), first, payload, number)
         self.asked.append(asked)
-        steps, end = self._plays.get(asked.model, ((), "fin"))
+        steps, end = self._play_of(asked.model)
         try:
             for step in steps:
                 if isinstance(step, Pause):
@@ -225,7 +238,13 @@ def _wait_for_the_client_to_leave(connection: socket.socket, seconds: float) -> 
 
 def _wait_until_taken(connection: socket.socket) -> None:
     """Wait until all that was sent is acknowledged: a reset throws away the rest."""
-    wait_for(lambda: _unacknowledged(connection) == 0)
+    wait_for(lambda: _unacknowledged(connection) == 0 or _has_gone(connection))
+
+
+def _has_gone(connection: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(connection, 0)
+    return bool(poll.poll(0))
 
 
 def _unacknowledged(connection: socket.socket) -> int:

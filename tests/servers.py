@@ -12,6 +12,7 @@ import wsgiref.simple_server
 import wsgiref.validate
 
 import pytest
+import uwsgi_process
 from apps.ticks import app
 
 from flaskstream.lab.gunicorn import GunicornProcess
@@ -53,6 +54,26 @@ def waitress():
         thread.join(PATIENCE)
 
 
+@contextlib.contextmanager
+def cheroot():
+    module = pytest.importorskip("cheroot.wsgi", reason="cheroot is not installed")
+    server = module.Server(("127.0.0.1", 0), app, numthreads=8)
+    server.prepare()
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.bind_addr[1]}"
+    finally:
+        server.stop()
+        thread.join(PATIENCE)
+
+
+@contextlib.contextmanager
+def uwsgi(*arguments):
+    with uwsgi_process.UwsgiProcess(*arguments) as process:
+        yield process.url
+
+
 class _Wsgiref(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
     """The standard library's server, with a thread for each request."""
 
@@ -86,6 +107,11 @@ SERVERS = {
     "gunicorn-gevent": lambda: gunicorn(config="python:flaskstream.gunicorn_conf"),
     "gunicorn-gthread": lambda: gunicorn("-k", "gthread", "--threads", "8"),
     "gunicorn-sync": lambda: gunicorn("-k", "sync"),
+    "cheroot": cheroot,
+    "uwsgi-socket": lambda: uwsgi(*uwsgi_process.THREADS),
+    "uwsgi-router": lambda: uwsgi(*uwsgi_process.THREADS, *uwsgi_process.ROUTER),
+    "uwsgi-gevent": lambda: uwsgi(*uwsgi_process.GREENLETS),
+    "uwsgi-sync": uwsgi,
     "waitress": waitress,
     "werkzeug": werkzeug,
     "wsgiref": wsgiref_server,

@@ -14,7 +14,7 @@ from relay_client import CHAT, JSON, chat, complete, end, error_code, events, te
 
 from flaskstream.doctor.measure import Recording, Request, record
 from flaskstream.errors import MAX_ERROR_BODY_BYTES
-from flaskstream.lab.script import Script
+from flaskstream.lab.model.script import Script
 
 SCRIPT = Script(tokens=6, interval_ms=5)
 PROBLEM = b'{"error": {"message": "no"}}'
@@ -138,7 +138,7 @@ def test_the_headers_are_those_of_a_stream_and_nothing_of_the_upstream_s(
         assert names["cache-control"] == "no-cache, no-store, no-transform"
         assert names["x-accel-buffering"] == "no"
         assert names["server"] == "gunicorn"
-        ours = {"content-type", "cache-control", "x-accel-buffering"}
+        ours = {"content-type", "cache-control", "x-accel-buffering", "server-timing"}
         assert names.keys() - ours <= {"server", "date", "connection", "transfer-encoding"}
 
 

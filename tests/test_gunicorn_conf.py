@@ -15,7 +15,7 @@ from raw_upstream import FINAL_CHUNK, Pause, RawUpstream, chunk, head
 from relay_client import chat, end, text
 
 from flaskstream.lab.gunicorn import GunicornProcess
-from flaskstream.lab.script import Script
+from flaskstream.lab.model.script import Script
 from flaskstream.testing import open_stream
 
 ROOT = pathlib.Path(__file__).parent.parent

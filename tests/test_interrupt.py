@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
-from typing import Any, Iterator
+from contextlib import closing
+from typing import Any, Callable, Iterator
 
 import pytest
+import requests
 import urllib3
-from raw_upstream import Pause, RawUpstream, answer
+from raw_upstream import Pause, RawUpstream, answer, wait_for
 
-from flaskstream.interrupt import Interrupts, waits_for, waits_no_longer
+from flaskstream.interrupt import Interrupts, check, wait, waits_for, waits_no_longer
 from flaskstream.native import is_patched
 from flaskstream.pump import ENDED, Pump
 from flaskstream.upstream import Upstream
+from flaskstream.upstream_body import Body
+from flaskstream.upstream_pool import FreshAdapter
 
 PATIENCE = 10.0
 
@@ -96,3 +101,112 @@ def test_who_leaves_does_not_end_the_next_request_on_the_same_connection(
     connections = {asked.connection for model in (first, second) for asked in raw_upstream.asked_for(model)}
     if hasattr(urllib3.HTTPResponse, "read1"):
         assert len(connections) == 1  # older ones keep the connection until the answer is closed
+
+
+def test_who_leaves_while_a_connection_is_given_back_leaves_it_alone(raw_upstream: RawUpstream) -> None:
+    """From then on it may be somebody else's; urllib3 forgets only a moment later that it was the answer's."""
+    model = raw_upstream.plays(answer("chunked", b"data: a\n\n"))
+    interrupts = Interrupts()
+
+    class Adapter(FreshAdapter):
+        """Interrupts at the worst moment."""
+
+        def get_connection_with_tls_context(self, *arguments: Any, **more: Any) -> Any:
+            return watched(super().get_connection_with_tls_context(*arguments, **more))
+
+        def get_connection(self, *arguments: Any, **more: Any) -> Any:  # requests before 2.32
+            return watched(super().get_connection(*arguments, **more))
+
+    def watched(pool: Any) -> Any:
+        put = type(pool.pool).put
+
+        def put_and_interrupt(*arguments: Any, **more: Any) -> None:
+            put(pool.pool, *arguments, **more)
+            interrupts.interrupt()
+
+        pool.pool.put = put_and_interrupt
+        return pool
+
+    with requests.Session() as session:
+        session.mount("http://", Adapter())
+
+        def ask() -> None:
+            with session.post(f"{raw_upstream.url}/x", json={"model": model}, stream=True) as response:
+                body = Body(response.raw)
+                while body.read():
+                    pass
+
+        interrupts.run(ask)
+        ask()
+    first, second = raw_upstream.asked_for(model)
+    assert first.connection == second.connection
+
+
+def test_a_sleep_is_ended_by_the_interrupt() -> None:
+    interrupts, raised = Interrupts(), threading.Event()
+
+    def sleep() -> None:
+        try:
+            wait(2 * PATIENCE)
+        except GeneratorExit:
+            raised.set()
+
+    threading.Thread(target=interrupts.run, args=(sleep,), daemon=True).start()
+    interrupts.interrupt()
+    assert raised.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("ask", [check, lambda: wait(0)])
+def test_who_asks_after_the_interrupt_is_told(ask: Callable[[], None]) -> None:
+    interrupts = Interrupts()
+    interrupts.run(ask)
+    interrupts.interrupt()
+    with pytest.raises(GeneratorExit):
+        interrupts.run(ask)
+
+
+def test_a_thread_that_nobody_interrupts_sleeps_and_checks_nothing() -> None:
+    began = time.monotonic()
+    wait(0.05)
+    check()
+    assert time.monotonic() - began >= 0.05
+    Interrupts().run(lambda: wait(0.05))
+    assert time.monotonic() - began >= 0.1
+
+
+@contextlib.contextmanager
+def full_listener() -> Iterator[socket.socket]:
+    """A listener that takes one connection, and no other before that is accepted: the next one waits for its turn."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        with socket.create_connection(listener.getsockname()):
+            yield listener
+
+
+def is_connecting_to(port: int) -> bool:
+    """Whether a connection to this port is being made (SYN_SENT is 02)."""
+    with open("/proc/net/tcp") as table:
+        rows = [line.split() for line in table][1:]
+    return any(row[2].endswith(f":{port:04X}") and row[3] == "02" for row in rows)
+
+
+def test_a_request_is_not_sent_for_who_has_left_while_the_connection_was_being_made() -> None:
+    with full_listener() as listener:
+        port = listener.getsockname()[1]
+        with closing(Upstream(f"http://127.0.0.1:{port}/v1")) as upstream:
+
+            def ask() -> Iterator[Any]:
+                with upstream.open("chat/completions", {}) as opened:
+                    yield from opened.chunks()
+
+            pump = Pump(ask())
+            wait_for(lambda: is_connecting_to(port))
+            pump.close()
+            listener.settimeout(PATIENCE)
+            listener.accept()[0].close()  # the one that was in the way
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(PATIENCE)
+                assert connection.recv(65536) == b""
+            assert pump.take(PATIENCE) is ENDED

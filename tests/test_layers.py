@@ -12,13 +12,16 @@ import pytest
 
 PACKAGE = pathlib.Path(__file__).parent.parent / "flaskstream"
 
-PURE = ("errors", "sse", "dialects", "wire")
-UPSTREAM = ("upstream_errors", "upstream_body", "upstream_pool", "upstream")
+PURE = ("errors", "sse", "dialects", "wire", "follower", "retries", "come_back", "probe_plan", "ticks")
+CLOCK = ("machine",)
+UPSTREAM = ("upstream_errors", "upstream_body", "upstream_pool", "upstream_answer", "upstream")
 INPUT_OUTPUT = (
-    *("settings", "native", "interrupt", "disconnect", "open_streams", "deploy", "options"),
-    *("debug", "pump", "stream", *UPSTREAM, "relay"),
+    *("settings", "native", "interrupt", "uwsgi_client", "disconnect", "open_streams", "deploy", "options"),
+    *("debug", "server", "cut", "pump", "stream", "shared_rows", "stats", "tally", "probe_records"),
+    *(*CLOCK, *UPSTREAM, "answers", "relay"),
 )
-FLASK = ("contexts", "unbuffered", "response", "blueprint")
+FLASK = ("contexts", "unbuffered", "response", "guard", "chat_request", "probe", "blueprint")
+SHOW = ("show",)
 DOCTOR = ("doctor",)
 EDGES = ("app", "gunicorn_conf", "lab", "testing", "cli", "__main__", "__init__")
 
@@ -26,8 +29,9 @@ MAY_IMPORT = {
     PURE: PURE,
     INPUT_OUTPUT: PURE + INPUT_OUTPUT,
     FLASK: PURE + INPUT_OUTPUT + FLASK,
-    DOCTOR: PURE + DOCTOR,
-    EDGES: PURE + INPUT_OUTPUT + FLASK + DOCTOR + EDGES,
+    SHOW: SHOW,
+    DOCTOR: PURE + CLOCK + SHOW + DOCTOR,
+    EDGES: PURE + INPUT_OUTPUT + FLASK + SHOW + DOCTOR + EDGES,
 }
 NO_INPUT_OUTPUT = {"socket", "requests", "urllib3", "threading", "time", "flask", "select", "subprocess", "gevent"}
 
@@ -65,6 +69,12 @@ def test_the_core_does_no_input_or_output(name: str) -> None:
     paths = [path for path in modules() if name_of(path) == name]
     imported = {module.split(".")[0] for path in paths for module in imports_of(path)}
     assert paths and not imported & NO_INPUT_OUTPUT
+
+
+def test_what_the_embedded_model_says_is_planned_without_input_or_output() -> None:
+    model = PACKAGE / "lab" / "model"
+    paths = [*model.glob("dialects/*.py"), *(model / f"{name}.py" for name in ("script", "words", "answer"))]
+    assert not {module.split(".")[0] for path in paths for module in imports_of(path)} & NO_INPUT_OUTPUT
 
 
 def loaded_by(statement: str) -> set[str]:

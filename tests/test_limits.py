@@ -57,7 +57,7 @@ def wait_for_a_place(server: GunicornProcess) -> None:
 
 def test_refused_streams_cost_no_place(limited: GunicornProcess) -> None:
     for _ in range(2 * MOST):
-        assert chat(limited, "tick?status=429").status == 429
+        assert chat(limited, "tick?status=429&retry_after=60").status == 429
     assert end(chat(limited, "tick?tokens=2")).event == "done"
 
 

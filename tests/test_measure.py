@@ -13,11 +13,9 @@ import queue
 import socket
 import ssl
 import struct
-import subprocess
 import threading
 import time
 import zlib
-from shutil import which
 
 import pytest
 
@@ -560,21 +558,6 @@ def test_many_clients_in_threads_do_not_disturb_each_other():
 
 
 # TLS.
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    if not which("openssl"):
-        pytest.skip("needs the openssl command to make a certificate")
-    path = tmp_path_factory.mktemp("tls") / "both.pem"
-    command = (
-        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
-    )
-    subprocess.run(
-        [*command.split(), "-keyout", path, "-out", path.with_suffix(".crt")], check=True, capture_output=True
-    )
-    path.write_bytes(path.read_bytes() + path.with_suffix(".crt").read_bytes())
-    return str(path)
 
 
 def tls_server(certificate):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 
 import pytest
+from raw_client import Connection, request
 from servers import PATIENCE, SERVERS, happened_at, wait_until_happened
 
 from flaskstream.doctor.measure import Request, record
@@ -19,9 +20,20 @@ COUNT = 10
 TICKS = f"?count={COUNT}&interval={INTERVAL}"
 
 
+UNFRAMED = {"uwsgi-socket", "uwsgi-gevent", "uwsgi-sync"}
+"""They speak HTTP/1.1 and end a body with its connection all the same."""
+CAN_RESET = {"gunicorn-gevent", "gunicorn-gthread", "gunicorn-sync", *UNFRAMED}
+"""They show the client's connection."""
+
+
 @pytest.fixture(scope="module", params=SERVERS)
-def server(request):
-    with SERVERS[request.param]() as url:
+def name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def server(name):
+    with SERVERS[name]() as url:
         yield url
 
 
@@ -56,6 +68,26 @@ def test_an_error_in_the_middle_is_an_event_and_a_proper_end(server):
     with open_stream(f"{server}/fails") as stream:
         assert [timed.event.event for timed in stream] == ["message", "error"]
     assert stream.ended in ("final_chunk", "close")
+
+
+def test_a_faithful_stream_that_fails_tells_it_and_does_not_look_whole(server, name):
+    recording = record(Request(f"{server}/cut", max_seconds=PATIENCE))
+    first, error = [timed.event for timed in recording.events]
+    assert first.data == "first" and "upstream_truncated" in error.data
+    if recording.http_version == "1.0":
+        assert recording.ended == "close"  # as a whole one: there only the event tells
+    else:
+        assert recording.ended == ("reset" if name in UNFRAMED else "close")
+        assert not recording.framing_complete
+
+
+def test_a_client_of_http_1_0_such_as_nginx_is_told_by_a_reset(server, name):
+    with Connection(server) as client:
+        client.send(request("GET", "/cut", version="HTTP/1.0"))
+        client.read_to_end()
+    assert b"upstream_truncated" in client.received
+    if name in CAN_RESET:
+        assert client.ended == "reset"
 
 
 def test_an_error_before_the_first_event_is_a_status(server):

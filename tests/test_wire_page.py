@@ -12,8 +12,8 @@ from pages import Page, code
 from flaskstream import Upstream, create_blueprint, event_stream
 from flaskstream.dialects import ANTHROPIC
 from flaskstream.doctor.measure import Request, open_exchange, record
+from flaskstream.lab.model.script import Script
 from flaskstream.lab.processes import ModelProcess
-from flaskstream.lab.script import Script
 from flaskstream.testing import serve
 from flaskstream.unbuffered import STREAM_HEADERS
 
@@ -78,8 +78,9 @@ def ask(url, script=""):
 
 
 def on_page(body):
-    """Return a body as the page shows it: every id is the same."""
-    return re.sub(r"\b[0-9a-f]{16}\b", "0123456789abcdef", body.decode())
+    """Return a body as the page shows it: every id is the same, and so is every time to come back."""
+    shown = re.sub(r"\b[0-9a-f]{16}\b", "0123456789abcdef", body.decode())
+    return re.sub(r"\bretry: [34]\d{3}\b", "retry: 3000", shown)
 
 
 def test_a_whole_answer(url):

@@ -112,4 +112,5 @@ ANTHROPIC = Dialect(
     headers={"anthropic-version": VERSION},
     key_header=("x-api-key", "{}"),
     client_headers=("anthropic-version", "anthropic-beta"),
+    ping=encode(Event(to_json({"type": "ping"}), "ping")),
 )

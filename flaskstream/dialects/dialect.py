@@ -48,6 +48,12 @@ class Reading:
     tools: tuple[ToolFragment, ...] = ()
     usage: Usage | None = None
 
+    @property
+    def is_answer(self) -> bool:
+        """It is part of the answer, and no ping, nor what a gateway puts around one."""
+        said = (self.text, self.choices, self.finished, self.last, self.tools, self.usage)
+        return self.error is not None or any(said)
+
 
 def as_it_is(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the payload of a dialect whose requests look like those of OpenAI's chat completions."""
@@ -68,6 +74,7 @@ class Dialect:
         headers: that its requests need, unless the upstream was given others.
         key_header: the header that carries the API key, and its value.
         client_headers: those of a client's headers that its own route passes on.
+        ping: what this API itself sends in silence; b"": nothing of its own.
         ends_with_body: it has no terminal mark: the proper end of a framed body is the end of the answer.
     """
 
@@ -80,4 +87,5 @@ class Dialect:
     headers: Mapping[str, str] = field(default_factory=dict)
     key_header: tuple[str, str] = ("Authorization", "Bearer {}")
     client_headers: tuple[str, ...] = ()
+    ping: bytes = b""
     ends_with_body: bool = False

@@ -11,6 +11,12 @@ import time
 from flask import Flask, Response, g, jsonify, request
 
 from flaskstream import event_stream
+from flaskstream.contexts import Carrier
+from flaskstream.dialects import OPENAI
+from flaskstream.errors import UpstreamTruncated
+from flaskstream.options import StreamOptions
+from flaskstream.response import respond
+from flaskstream.wire import FaithfulWire
 
 app = Flask(__name__)
 happened: list[str] = []
@@ -62,6 +68,18 @@ def silent():
 def fails():
     yield "first"
     raise ValueError("of the view")
+
+
+@app.route("/cut")
+def cut():
+    """Fail as the routes do that speak as the upstream does, when it breaks off."""
+
+    def blocks():
+        yield b"data: first\n\n"
+        raise UpstreamTruncated("expected more from the upstream, got the end")
+
+    carrier = Carrier(keep_request=False)
+    return respond(carrier.call_view(blocks), carrier, FaithfulWire(OPENAI), StreamOptions())
 
 
 @app.route("/refuses")

@@ -1,0 +1,1 @@
+"""What the kit costs and how fast it is, measured on this machine. Nothing here is installed; run it in a checkout."""

@@ -1,0 +1,140 @@
+"""Read the bytes of an answer as tokens, or as its own whole events; never take a cut for its end."""
+
+from __future__ import annotations
+
+import time
+from typing import Callable, Generator, Iterable, Iterator
+
+from flaskstream.dialects import Dialect, Reading
+from flaskstream.errors import EventTooLarge, IdleTimeout, UpstreamError, UpstreamTruncated
+from flaskstream.follower import Follower
+from flaskstream.sse import MAX_EVENT_BYTES
+from flaskstream.wire import Block
+
+
+def nothing(*arguments: object) -> None:
+    """Stand in for a callback that nobody wants."""
+
+
+def tokens(
+    chunks: Iterable[bytes],
+    dialect: Dialect,
+    on_whole: Callable[[], None] = nothing,
+    hide: Callable[[str], str] = str,
+    on_reading: Callable[[Reading], object] = nothing,
+    content_timeout: float = 0.0,
+) -> Generator[str, None, None]:
+    """Yield the tokens of an answer as they arrive.
+
+    Args:
+        chunks: the bytes of the answer, cut anywhere.
+        dialect: tells what its events mean.
+        on_whole: called once, when no token will follow, before more is asked of `chunks`.
+        hide: see `Follower`.
+        on_reading: called with what each event says, before its token is yielded.
+        content_timeout: seconds for which comments and pings may come in place of an answer; 0: any time.
+
+    Raises:
+        UpstreamTruncated: it ended before it was whole.
+        IdleTimeout: it said nothing for too long.
+        UpstreamError: the upstream reported an error, or broke off in another way.
+        EventTooLarge: an event has no end.
+    """
+    follower = Follower(dialect, hide)
+    for _, readings in _followed(chunks, follower, on_whole, content_timeout):
+        yield from _texts(readings, on_reading)
+        if not any(reading.text for reading in readings):
+            time.sleep(0)  # an upstream that always has more to say gives nobody else a turn
+
+
+def _texts(readings: Iterable[Reading], on_reading: Callable[[Reading], object]) -> Iterator[str]:
+    for reading in readings:
+        on_reading(reading)
+        if reading.error is not None:
+            raise UpstreamError(f"the upstream reported an error: {reading.error}")
+        if reading.text:
+            yield reading.text
+
+
+def blocks(
+    chunks: Iterable[bytes],
+    dialect: Dialect,
+    on_whole: Callable[[], None] = nothing,
+    hide: Callable[[str], str] = str,
+    content_timeout: float = 0.0,
+) -> Generator[Block, None, None]:
+    """Yield the answer's own bytes as they arrive, whole events only, its own errors among them.
+
+    Args and errors are those of `tokens`, but for the errors that the upstream reports: they pass.
+    """
+    follower = Follower(dialect, hide)
+    buffer = bytearray()
+    said: list[Reading] = []
+    for chunk, readings in _followed(chunks, follower, on_whole, content_timeout):
+        searched = len(buffer)
+        buffer += chunk
+        said += readings
+        end = dialect.framing.end(buffer, searched)
+        if end:
+            yield _block(buffer[:end], said)
+            del buffer[:end]
+            said = []
+        elif len(buffer) > MAX_EVENT_BYTES:  # also of comments, which no event holds
+            raise EventTooLarge(f"expected an event of at most {MAX_EVENT_BYTES} bytes, got {len(buffer)} and no end")
+        else:
+            time.sleep(0)  # an upstream that always has more to say gives nobody else a turn
+    if follower.tail:  # and not the buffer: it may hold half a line besides
+        yield _block(follower.tail, said)
+
+
+def _block(data: bytes | bytearray, said: list[Reading]) -> Block:
+    is_answer = any(reading.is_answer for reading in said)
+    return Block(data, tokens=sum(bool(reading.text) for reading in said), is_answer=is_answer)
+
+
+def _followed(
+    chunks: Iterable[bytes], follower: Follower, on_whole: Callable[[], None], content_timeout: float
+) -> Iterator[tuple[bytes, list[Reading]]]:
+    failure: UpstreamError | None = None
+    patience = _Patience(content_timeout)
+    try:
+        for chunk in patience.watch(chunks):
+            was_whole = follower.is_whole
+            readings = follower.feed(chunk)
+            yield chunk, readings
+            if follower.is_over:
+                return
+            if follower.is_whole and not was_whole:
+                on_whole()
+            patience.spend(readings)
+    except UpstreamError as error:
+        failure = error
+    readings = follower.close(is_proper=failure is None)
+    if not follower.is_whole:
+        raise failure or UpstreamTruncated("expected the end of the answer from the upstream, got that of its bytes")
+    # Else every token is here, and a failure is none: some servers leave out the end of the framing, or fall silent.
+    yield b"", readings
+
+
+class _Patience:
+    """How long an upstream may send what keeps its connection alive and says nothing.
+
+    Only the time that is spent waiting for it counts: a client that takes nothing for a while is not its fault.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._waited = 0.0
+
+    def watch(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        since = time.monotonic()
+        for chunk in chunks:
+            self._waited += time.monotonic() - since
+            yield chunk
+            since = time.monotonic()
+
+    def spend(self, readings: list[Reading]) -> None:
+        if any(reading.is_answer for reading in readings):
+            self._waited = 0.0
+        elif self._seconds and self._waited > self._seconds:
+            raise IdleTimeout(f"expected some of the answer within {self._seconds:g} s, got comments and pings only")

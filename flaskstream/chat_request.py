@@ -1,0 +1,50 @@
+"""What a client asks: its JSON, or the fields of its form or query, as the upstream's payload."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from flask import request
+
+
+def json_body() -> Any:
+    """Return the request's JSON; `None` if it is none."""
+    try:
+        return json.loads(request.get_data(), parse_constant=_refuse_constant, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"expected JSON, got {name}")  # NaN and Infinity are Python's own
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):  # 1e999, which could not be written again
+        raise ValueError(f"expected a number that a float can hold, got {text:.40}")
+    return number
+
+
+def chat_payload(model: str, may_choose_model: bool) -> dict[str, Any]:
+    """Return the upstream's payload for this request to `/chat`.
+
+    Raises:
+        ValueError: the question is missing, or is no question.
+    """
+    fields: Any = request.args
+    if request.method == "POST":
+        fields = json_body() if request.is_json else request.form
+    if not hasattr(fields, "get"):
+        raise ValueError('expected a JSON object {"q": "..."} or {"messages": [...]}, got something else')
+    question, messages = fields.get("q"), fields.get("messages")
+    if isinstance(question, str) and question:
+        messages = [{"role": "user", "content": question}]
+    if not isinstance(messages, list) or not messages:
+        raise ValueError(
+            'expected a question: "q" with some text, or in JSON (Content-Type: application/json) a list of "messages"'
+        )
+    if may_choose_model and isinstance(fields.get("model"), str):
+        model = fields["model"]
+    return {"model": model, "messages": messages}

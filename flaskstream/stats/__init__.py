@@ -1,0 +1,110 @@
+"""What the streams of all workers did: counted as it happens, summed when it is asked for."""
+
+from __future__ import annotations
+
+import os
+
+from flaskstream.native import original
+from flaskstream.stats.layout import COUNTERS, ENDS, FIRST_TOKEN, GAP, OPEN, Histogram
+from flaskstream.stats.slots import Slots
+
+__all__ = ["STATS", "Stats"]
+
+_EVENTS, _TOKENS, _BYTES = COUNTERS["events"], COUNTERS["tokens"], COUNTERS["bytes"]
+_SOURCE, _CLIENT = COUNTERS["source_wait_us"], COUNTERS["client_wait_us"]
+
+
+class Stats:
+    """The counters of this process, and the way to those of its siblings. A process has one, `STATS`.
+
+    Its lock is the kernel thread's own and can be taken twice: a stream that the garbage collector finds in the middle
+    of all this is counted here too. Greenlets do not need it, for nothing here waits.
+    """
+
+    def __init__(self) -> None:
+        self._slots: Slots | None = None
+        self._row: memoryview | None = None
+        self._lock = original("_thread", "RLock")()
+
+    def share(self) -> None:
+        """Make the memory that the processes forked from this one will share. Any number of times."""
+        self._slots = self._slots or Slots()
+
+    def forget(self) -> None:
+        """Be another process from now on: it was forked."""
+        self._row = None
+        self._lock = original("_thread", "RLock")()
+
+    def rows(self) -> tuple[list[list[int]], int]:
+        """Return the numbers of every process that was ever here, and how many are here now."""
+        self._own_row()
+        assert self._slots is not None
+        return self._slots.rows(), self._slots.alive()
+
+    def opened(self) -> None:
+        """Count a stream that begins."""
+        self._add(OPEN, 1)
+
+    def ended(self, end: str) -> None:
+        """Count its end, one of `layout.ENDS`."""
+        row = self._own_row()
+        with self._lock:
+            row[OPEN] = max(0, row[OPEN] - 1)
+            row[COUNTERS[f"ended:{end if end in ENDS else 'internal'}"]] += 1
+
+    def refused(self, code: str) -> None:
+        """Count a request that became no stream."""
+        self.count(f"refused:{code}")
+
+    def count(self, name: str, number: int = 1) -> None:
+        """Add to one of `layout.COUNTERS`; what is none is not counted."""
+        if name in COUNTERS:
+            self._add(COUNTERS[name], number)
+
+    def first_token(self, milliseconds: float) -> None:
+        """Count how long a stream's first token took."""
+        row = self._own_row()
+        with self._lock:
+            _observe(row, FIRST_TOKEN, milliseconds)
+
+    def event(self, size: int, tokens: int, source_ms: float, client_ms: float, is_first: bool) -> None:
+        """Count an event that leaves.
+
+        Args:
+            size: bytes.
+            tokens: in it.
+            source_ms, client_ms: milliseconds for which, since the one before, its source and its client were waited for.
+            is_first: there was none before it, and so no gap.
+        """
+        row = self._own_row()
+        with self._lock:
+            row[_EVENTS] += 1
+            row[_TOKENS] += tokens
+            row[_BYTES] += size
+            row[_SOURCE] += int(source_ms * 1000)
+            row[_CLIENT] += int(client_ms * 1000)
+            if not is_first:
+                _observe(row, GAP, source_ms + client_ms)
+
+    def _add(self, word: int, number: int) -> None:
+        row = self._own_row()
+        with self._lock:
+            row[word] += number
+
+    def _own_row(self) -> memoryview:
+        row = self._row
+        if row is None:
+            self.share()
+            assert self._slots is not None
+            with self._lock:
+                row = self._row = self._row or self._slots.claim()
+        return row
+
+
+def _observe(row: memoryview, histogram: Histogram, milliseconds: float) -> None:
+    row[histogram.start] += int(milliseconds * 1000)
+    row[histogram.bucket(milliseconds)] += 1
+
+
+STATS = Stats()
+os.register_at_fork(after_in_child=STATS.forget)

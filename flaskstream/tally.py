@@ -1,0 +1,166 @@
+"""Count what one stream does; tell it when it has ended, to its app, to the log and to the figures of all workers."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Callable
+
+from flaskstream.stats import STATS
+from flaskstream.wire import describe
+
+log = logging.getLogger(__name__)
+
+SOURCE, CLIENT = "source", "client"
+
+
+@dataclass(frozen=True)
+class StreamReport:
+    """How a stream went; given to `on_end`, once for each stream.
+
+    Attributes:
+        stream_id: the id in the log, in debug lines and in the client's `event: error`.
+        reason: "done", "error" or "client_gone".
+        code: of the error; `None` without one.
+        events: that were handed to the server, without heartbeats and the closing event.
+        tokens: in these events; where the source is a generator of yours, each event counts as one.
+        bytes: of these events, before chunking and compression.
+        first_event_ms: from the request to the first event; `None`: there was none.
+        first_token_ms: from the request to the first event with a token in it; `None`: there was none.
+        largest_gap_ms: the longest time from one event to the next, or from the last one to the end; `None`: no event.
+        largest_gap_of: whose silence that was: "source", the generator or upstream gave nothing; or "client", it did
+            not take what was sent.
+        source_wait_ms: for how long the source was waited for, in all.
+        client_wait_ms: for how long the client was waited for, until it took what was sent.
+        duration_ms: from the request to the end.
+    """
+
+    stream_id: str
+    reason: str
+    code: str | None
+    events: int
+    tokens: int
+    bytes: int
+    first_event_ms: float | None
+    first_token_ms: float | None
+    largest_gap_ms: float | None
+    largest_gap_of: str | None
+    source_wait_ms: float
+    client_wait_ms: float
+    duration_ms: float
+
+    def __str__(self) -> str:
+        """Return one line for the log, of `key=value`."""
+        told = {
+            "id": self.stream_id,
+            "end": self.code or self.reason,
+            "events": self.events,
+            "tokens": self.tokens,
+            "bytes": self.bytes,
+            "first_token_ms": self.first_token_ms,
+            "largest_gap_ms": self.largest_gap_ms,
+            "gap_of": self.largest_gap_of,
+            "client_wait_ms": self.client_wait_ms,
+            "duration_ms": self.duration_ms,
+        }
+        return " ".join(f"{key}={_said(value)}" for key, value in told.items())
+
+
+def _said(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if isinstance(value, float) else str(value)
+
+
+class Tally:
+    """What a stream's report will say, while it is not yet known.
+
+    A stream waits for its source, or for its client, and for nothing else: it says when it begins to wait for which.
+
+    Args:
+        stream_id: of the report.
+        started_at: when the request came, in seconds of the monotonic clock.
+        clock: returns these seconds.
+    """
+
+    def __init__(self, stream_id: str, started_at: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.stream_id = stream_id
+        self.events = 0
+        self.reason = "client_gone"
+        self._code: str | None = None
+        self._tokens = 0
+        self._bytes = 0
+        self._clock = clock
+        self._started_at = started_at
+        self._since, self._whom = started_at, SOURCE
+        self._waited = {SOURCE: 0.0, CLIENT: 0.0}  # in all, in milliseconds,
+        self._gap = {SOURCE: 0.0, CLIENT: 0.0}  # and since the last event
+        self._first_event_ms: float | None = None
+        self._first_token_ms: float | None = None
+        self._largest_gap: tuple[float, str] | None = None
+        STATS.opened()
+
+    def waits_for(self, whom: str) -> None:
+        """Say that from now on the source, or the client, is waited for."""
+        now = self._clock()
+        milliseconds = (now - self._since) * 1000
+        self._waited[self._whom] += milliseconds
+        self._gap[self._whom] += milliseconds
+        self._since, self._whom = now, whom
+
+    def count(self, frame: bytes, tokens: int) -> None:
+        """Count an event that is about to leave."""
+        gap = self._end_gap()
+        self.events += 1
+        self._tokens += tokens
+        self._bytes += len(frame)
+        STATS.event(len(frame), tokens, gap[SOURCE], gap[CLIENT], is_first=self.events == 1)
+        if self._first_event_ms is None:
+            self._first_event_ms = self._milliseconds()
+        if tokens and self._first_token_ms is None:
+            self._first_token_ms = self._milliseconds()
+            STATS.first_token(self._first_token_ms)
+
+    def _end_gap(self) -> dict[str, float]:
+        gap, self._gap = self._gap, {SOURCE: 0.0, CLIENT: 0.0}
+        if self.events:
+            whole = gap[SOURCE] + gap[CLIENT]
+            if self._largest_gap is None or whole > self._largest_gap[0]:
+                self._largest_gap = (whole, SOURCE if gap[SOURCE] >= gap[CLIENT] else CLIENT)
+        return gap
+
+    def fail(self, error: Exception) -> None:
+        """Have the report say that this ended the stream."""
+        self.reason = "error"
+        self._code = describe(error, self.stream_id)["code"]
+
+    def end(self) -> StreamReport:
+        """Return the report, once, and tell the log and the figures of all workers."""
+        self.waits_for(self._whom)
+        self._end_gap()
+        STATS.ended(self._code or self.reason)
+        report = self._report()
+        log.info("stream %s", report)
+        return report
+
+    def _report(self) -> StreamReport:
+        gap, whose = self._largest_gap or (None, None)
+        return StreamReport(
+            stream_id=self.stream_id,
+            reason=self.reason,
+            code=self._code,
+            events=self.events,
+            tokens=self._tokens,
+            bytes=self._bytes,
+            first_event_ms=self._first_event_ms,
+            first_token_ms=self._first_token_ms,
+            largest_gap_ms=gap,
+            largest_gap_of=whose,
+            source_wait_ms=self._waited[SOURCE],
+            client_wait_ms=self._waited[CLIENT],
+            duration_ms=self._milliseconds(),
+        )
+
+    def _milliseconds(self) -> float:
+        return (self._clock() - self._started_at) * 1000

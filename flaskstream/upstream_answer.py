@@ -1,0 +1,131 @@
+"""An upstream's answer: its head, and the body that is still coming."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from typing import Iterator
+
+import requests
+
+from flaskstream.errors import UpstreamError
+from flaskstream.upstream_body import READ_BYTES, Body
+from flaskstream.upstream_errors import translated_errors
+
+DRAIN_SECONDS = 0.02
+"""How long the end of a whole answer's framing is awaited. It mostly comes in the same packet, and then the connection
+can be used again, which saves a TLS handshake; the client's `done` waits for as long."""
+
+FORWARDED_HEADERS = ("Retry-After", "X-Request-Id", "Request-Id")
+"""All that is told of an upstream's headers; the last is Anthropic's name for the id. The others describe its
+connection, its coding, or its cookies."""
+
+# Servers that name no type, or none in particular, are given the benefit of the doubt.
+_NO_TYPES = ("application/octet-stream", "binary/octet-stream", "")
+
+_FIELD_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")  # RFC 9110 5.5; servers refuse to send anything else
+
+
+class Answer:
+    """An upstream's answer whose body is still coming.
+
+    Attributes:
+        response: the response of `requests`.
+        status: the HTTP status.
+        headers: by any case of their names.
+    """
+
+    def __init__(self, response: requests.Response, is_read: bool = False) -> None:
+        self.response = response
+        self._is_read = is_read
+        self._body: Body | None = None
+        self.status = response.status_code
+        self.headers = response.headers
+
+    @property
+    def forwarded_headers(self) -> dict[str, str]:
+        """Those of the upstream's headers that a client may have, and how long it took to send them."""
+        found = {name: self._header(name) for name in FORWARDED_HEADERS if name in self.headers}
+        told = {name: value for name, value in found.items() if _FIELD_VALUE.fullmatch(value)}
+        milliseconds = self.response.elapsed.total_seconds() * 1000
+        return {**told, "Server-Timing": f"upstream;dur={milliseconds:.1f}"}
+
+    @property
+    def is_framed(self) -> bool:
+        """Whether the body tells its end; else it ends with its connection, cut or not."""
+        return "chunked" in self._header("Transfer-Encoding").lower() or "Content-Length" in self.headers
+
+    @property
+    def content_type(self) -> str:
+        """As the upstream names it; "" if it names none."""
+        return self._header("Content-Type")
+
+    def _header(self, name: str) -> str:
+        return " ".join(self.headers.get(name, "").split())  # an old server may still fold it into two lines
+
+    def expect_type(self, *types: str) -> None:
+        """Raise `UpstreamError` if the body is of none of these types, such as a login page with the status 200."""
+        if self.content_type.split(";")[0].strip().lower() not in types:
+            raise UpstreamError(f"expected {types[0]} from the upstream, got {self.content_type!r:.80}")
+
+    def expect_stream(self, *types: str) -> None:
+        """Raise `UpstreamError` if this is no stream of one of these types; none given: no stream of events."""
+        self.expect_type(*(types or ("text/event-stream",)), *_NO_TYPES)
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the body, decompressed, in the pieces in which it arrives; none is empty. Again: what is left of it.
+
+        Raises:
+            IdleTimeout: nothing came for as long as the upstream may be silent.
+            UpstreamTruncated: it ended before its framing did.
+            UpstreamError: it cannot be decompressed.
+        """
+        if self._is_read:
+            yield from filter(None, [self.response.content])
+            return
+        read = self._opened_body().read
+        with translated_errors(before_head=False):
+            chunk = read()
+            while chunk:
+                yield chunk
+                chunk = read()
+
+    def read_some(self, most_bytes: int, most_seconds: float) -> bytes:
+        """Return what comes of the body within these limits; raise nothing."""
+        body, deadline = b"", time.monotonic() + most_seconds
+        with contextlib.suppress(UpstreamError):
+            self.wait_at_most(most_seconds)
+            for chunk in self.chunks():
+                body += chunk
+                left = deadline - time.monotonic()
+                if len(body) >= most_bytes or left <= 0:
+                    break
+                self.wait_at_most(left)
+        return body[:most_bytes]
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Have `chunks` raise `IdleTimeout` after so many seconds of silence from now on."""
+        if not self._is_read:
+            self._opened_body().wait_at_most(seconds)
+
+    def drain(self) -> None:
+        """Read the end of an answer that is whole, if it is here already: then the connection is kept."""
+        self.read_some(READ_BYTES, DRAIN_SECONDS)
+
+    def _opened_body(self) -> Body:
+        if self._body is None:
+            self._body = Body(self.response.raw)
+        return self._body
+
+    def close(self) -> None:
+        """Close the connection, unless the body was read to its end: then it is kept for the next request."""
+        if self._body is not None:
+            self._body.release()
+        self.response.close()
+
+    def __enter__(self) -> Answer:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

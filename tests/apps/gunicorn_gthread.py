@@ -1,0 +1,11 @@
+"""The kit's hook under a worker of threads, as a file of one's own may have it."""
+
+from flaskstream.deploy import watch_worker
+
+worker_class = "gthread"
+threads = 4
+control_socket_disable = True  # two servers side by side would fight for it
+
+
+def post_worker_init(worker):
+    watch_worker(worker)

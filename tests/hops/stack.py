@@ -1,0 +1,151 @@
+"""Hops as values, and a stand that starts them: each one goes to the next, and the last one is the app."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Callable, Sequence
+
+import pytest
+from apps.hops import PROBE
+from proxies import ApacheProcess, CaddyProcess, HaproxyProcess, NginxProcess, NodeProcess, ProxyProcess
+
+from flaskstream.lab.gunicorn import GunicornProcess
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+_GEVENT, _PLAIN = "python:flaskstream.gunicorn_conf", "apps/gunicorn_plain.py"
+
+
+@dataclass(frozen=True)
+class Server:
+    """One hop.
+
+    Attributes:
+        kind: a name of `STARTERS`.
+        config: for it; `{upstream}` is the URL of the hop behind, `{address}` the same without its scheme.
+    """
+
+    kind: str
+    config: str = ""
+
+
+def nginx(location: str = "", http: str = "") -> Server:
+    """nginx with a location of these directives; stock without any."""
+    return Server(
+        "nginx", http + "server { listen {listen}; location / { proxy_pass {upstream}; " + location + " } }"
+    )
+
+
+NGINX_11 = 'proxy_http_version 1.1; proxy_set_header Connection "";'
+
+
+def haproxy(*lines: str, defaults: Sequence[str] = ()) -> Server:
+    """HAProxy with these lines in its backend and in its defaults."""
+    own = "\n".join((*lines, "server app {address}"))
+    return Server("haproxy", own + ("\ndefaults\n" + "\n".join(defaults) if defaults else ""))
+
+
+def caddy(inside: str = "", site: str = "") -> Server:
+    """Caddy with these lines in its `reverse_proxy` and beside it."""
+    return Server("caddy", site + "\nreverse_proxy {address} {\n" + inside + "\n}")
+
+
+def apache(*lines: str, options: str = "") -> Server:
+    """Apache with these lines beside its `ProxyPass`."""
+    return Server("apache", "\n".join((f"ProxyPass / {{upstream}}/ {options}", *lines)))
+
+
+def node(name: str) -> Server:
+    """A proxy of tests/node/proxy.mjs."""
+    return Server("node", name + " {upstream}")
+
+
+def app(wrapper: str = "", *arguments: str) -> Server:
+    """The probe in gunicorn with the kit's settings; with arguments, in gunicorn as it comes."""
+    return Server("gunicorn", " ".join((wrapper or "-", *arguments)))
+
+
+def waitress(wrapper: str = "", send_bytes: int = 1, threads: int = 32) -> Server:
+    return Server("waitress", f"{wrapper or '-'} {send_bytes} {threads}")
+
+
+class _Waitress(ProxyProcess):
+    names = ("python3", "python")
+
+    def write(self, config: str) -> None:
+        pytest.importorskip("waitress", reason="waitress is not installed")
+        wrapper, *rest = config.split()
+        self._arguments = ["" if wrapper == "-" else wrapper, *rest]
+
+    def command(self, descriptor: int) -> Sequence[str]:
+        return [sys.executable, str(TESTS / "hops" / "waitress_app.py"), str(descriptor), *self._arguments]
+
+    def environment(self, descriptor: int) -> dict[str, str]:
+        return {"PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
+
+
+def _gunicorn(config: str) -> GunicornProcess:
+    wrapper, *arguments = config.split()
+    name = "" if wrapper == "-" else wrapper
+    process = GunicornProcess(
+        {"UPSTREAM": "http://127.0.0.1:9/v1"},  # nobody asks it: it keeps the embedded model away
+        arguments,
+        f"apps.hops:create_app({name!r})",
+        _PLAIN if arguments else _GEVENT,
+        str(TESTS),
+    )
+    try:
+        process.wait_until_it_answers()
+    except BaseException:
+        process.kill()
+        raise
+    return process
+
+
+STARTERS: dict[str, Callable[[str], ProxyProcess | GunicornProcess]] = {
+    "nginx": NginxProcess,
+    "haproxy": HaproxyProcess,
+    "caddy": CaddyProcess,
+    "apache": ApacheProcess,
+    "node": NodeProcess,
+    "waitress": _Waitress,
+    "gunicorn": _gunicorn,
+}
+
+
+class Stand:
+    """Starts servers, each distinct one once, and ends them all with its block."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self._started: dict[tuple[Server, ...], str] = {}
+        self._lock = threading.Lock()
+
+    def urls(self, servers: Sequence[Server]) -> list[str]:
+        """Return the URL of the probe through each of these, outermost first; starts what does not run yet.
+
+        Skips the test where a program cannot be had.
+        """
+        with self._lock:
+            return [self._start(tuple(servers[n:])) + PROBE for n in range(len(servers))]
+
+    def _start(self, servers: tuple[Server, ...]) -> str:
+        if servers not in self._started:
+            server, *behind = servers
+            config = server.config
+            if behind:
+                upstream = self._start(tuple(behind))
+                config = config.replace("{upstream}", upstream).replace("{address}", upstream.partition("://")[2])
+            process = STARTERS[server.kind](config)
+            self._open.callback(process.close)
+            self._started[servers] = process.url
+        return self._started[servers]
+
+    def __enter__(self) -> Stand:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()

@@ -1,0 +1,10 @@
+"""Real proxies in front of a server of the tests, a file for each: started with a configuration of one's own, surely ended."""
+
+from proxies.apache import ApacheProcess
+from proxies.caddy import CaddyProcess
+from proxies.haproxy import HaproxyProcess
+from proxies.nginx import NginxProcess
+from proxies.node import NodeProcess
+from proxies.process import ProxyProcess
+
+__all__ = ["ApacheProcess", "CaddyProcess", "HaproxyProcess", "NginxProcess", "NodeProcess", "ProxyProcess"]
