@@ -16,8 +16,9 @@ from pages import ROOT, Page, code
 from flaskstream import cli, create_blueprint, errors
 from flaskstream.app import create_app
 from flaskstream.cli.compare import EXIT_NOT_SHOWN
-from flaskstream.cli.console import EXIT_NOT_MEASURED, EXIT_SIGNAL
+from flaskstream.cli.console import EXIT_INTERRUPTED, EXIT_NOT_MEASURED, EXIT_SIGNAL
 from flaskstream.dialects import DIALECTS
+from flaskstream.doctor import exit_codes
 from flaskstream.doctor.measure import Request, record
 from flaskstream.errors import FlaskStreamError, InvalidSetting
 from flaskstream.lab.faults import FAULTS, active_faults
@@ -111,7 +112,7 @@ def words_of(command):
 
 
 def test_every_command_is_one_that_is_checked_here():
-    assert {words_of(command)[0] for command in README.commands()} == {"make", "export", "gunicorn", "curl"}
+    assert {words_of(command)[0] for command in README.commands()} == {"make", "export", "gunicorn", "curl", "flaskstream"}
 
 
 @pytest.mark.parametrize("command", [c for c in README.commands() if c.startswith("make")])
@@ -189,7 +190,7 @@ def test_what_is_not_there_is_not_there():
         "/stream/v1/messages",
         "/stream/chat",
     }
-    assert len(commands) >= 5 and not commands & set(cli.main.commands)
+    assert commands and not commands & set(cli.main.commands)
     assert len(planned) >= 3 and not planned & routes()
     with pytest.raises(InvalidSetting):
         create_blueprint(Upstream("http://127.0.0.1:1"), store="sqlite:streams.db")
@@ -248,6 +249,11 @@ def test_the_mistakes_are_those_of_the_table():
 def test_the_usual_mistakes_of_the_broken_mode_are_named():
     usual = [code(fault.name) for fault in active_faults(())]
     assert f"The broken mode has {', '.join(usual[:-1])} and {usual[-1]}" in " ".join(README.text.split())
+
+
+def test_the_exit_codes_are_those_of_the_doctor():
+    rows = [row for row in README.rows("Find the hop that holds the bytes") if row[0].isdigit()]
+    assert [int(row[0]) for row in rows] == [*exit_codes.MEANINGS, EXIT_INTERRUPTED]
 
 
 def test_the_exit_codes_are_those_of_compare():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Sequence
 
 from flaskstream.doctor.causes import causes_of
@@ -54,8 +55,27 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
             )
         elif left.left_noticed > SLOW_TO_NOTICE:
             notes.append(f"the app was told {left.left_noticed:.1f} s late that the client had left")
+    if not evidence.first.variant.is_probe:
+        notes += _notes_on_events(evidence)
     if evidence.streamed("first") and evidence.held("post"):
         notes.append("GET streams, POST is held")
     if evidence.held("first") and evidence.streamed("plain"):
         notes.append("text/plain streams where text/event-stream is held")
     return tuple(notes)
+
+
+FAT_EVENT_BYTES = 45
+FAT_EVENT_GAP = 0.25
+"""Tokens of a model are a few bytes, many in a second; events like these are sentences, or no tokens at all."""
+
+
+def _notes_on_events(evidence: Evidence) -> list[str]:
+    ticks = evidence.first.ticks[:-1]  # the last one is the end
+    gaps = [later.came - earlier.came for earlier, later in zip(ticks, ticks[1:])]
+    if not gaps or median(gaps) < FAT_EVENT_GAP or median([tick.size for tick in ticks]) < FAT_EVENT_BYTES:
+        return []
+    size = median([tick.size for tick in ticks])
+    return [
+        f"an event holds about {size:.0f} bytes, and one comes every {median(gaps):.1f} s: if its source says tokens,"
+        " the view collects them (token_accumulator)"
+    ]

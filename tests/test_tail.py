@@ -1,0 +1,120 @@
+"""`flaskstream tail`, a pleasant `curl -N`: each line is out when its event is; the end is a sentence and a code."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+from raw_upstream import FINAL_CHUNK, Pause, chunk, head
+
+from flaskstream.lab.model.script import Script
+
+SCRIPT = Script(tokens=6, interval_ms=150)
+SECONDS = SCRIPT.interval_ms / 1000
+PATIENCE = 30
+
+
+@contextmanager
+def tailing(*arguments):
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONUNBUFFERED", "NO_COLOR")}
+    command = [sys.executable, "-m", "flaskstream", "tail", *arguments]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def tail(*arguments):
+    """Return the exit code, what was printed, and what went to stderr."""
+    with tailing(*arguments) as process:
+        out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, err
+
+
+def chat(server, script=SCRIPT):
+    return "-d", f'{{"q": "hello", "model": "{script.model}"}}', server.url + "/stream/chat"
+
+
+def test_each_line_is_printed_when_its_event_comes(gunicorn):
+    printed = []
+    with tailing(*chat(gunicorn)) as process:
+        for line in process.stdout:
+            if '{"t":' in line:
+                printed.append(time.monotonic())
+        assert process.wait(PATIENCE) == 0
+    assert len(printed) == SCRIPT.tokens
+    gaps = [later - earlier for earlier, later in zip(printed, printed[1:])]
+    assert sorted(gaps)[len(gaps) // 2] > SECONDS / 2
+
+
+def test_a_line_has_the_time_the_gap_and_the_event(gunicorn):
+    code, out, _ = tail(*chat(gunicorn))
+    lines = [line for line in out.splitlines() if '{"t":' in line]
+    assert [re.sub(r"^.*?(?=\{)", "", line) for line in lines] == [f'{{"t":"{text}"}}' for text in SCRIPT.token_texts]
+    second = re.match(r" +(\d\.\d{3}) s +\+(\d+) ms  ", lines[1])
+    assert float(second[1]) >= SECONDS * 2 * 0.9 and int(second[2]) >= SCRIPT.interval_ms * 0.5
+    assert re.search(r"#done-[0-9a-f]+ \[done\] ", out)
+    assert f"{SCRIPT.tokens + 1} events, 0 comments" in out and out.endswith("ended: whole\n")
+    assert code == 0
+
+
+def test_heartbeats_are_shown_as_comments(raw_gunicorn, raw_upstream):
+    model = raw_upstream.plays(
+        head("chunked") + chunk(b": PROCESSING\n\n"), Pause(0.05), chunk(b"data: [DONE]\n\n") + FINAL_CHUNK
+    )
+    body = f'{{"model": "{model}", "messages": [], "stream": true}}'
+    code, out, _ = tail("-d", body, raw_gunicorn.url + "/stream/v1/chat/completions")
+    assert re.search(r"  : PROCESSING$", out, re.MULTILINE)
+    assert (code, "[DONE]" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-H", "no colon", "http://127.0.0.1/"], ["ftp://x/"], ["-d", "@/no/such", "http://x/"], []]
+)
+def test_wrong_usage_says_what_was_expected(arguments):
+    code, out, err = tail(*arguments)
+    assert (code, out) == (64, "")
+    assert "expected" in err or "Missing argument" in err
+
+
+def test_a_stream_that_is_cut_is_told_from_a_whole_one(raw_gunicorn, raw_upstream):
+    model = raw_upstream.plays(head("chunked") + chunk(b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'), end="fin")
+    body = f'{{"model": "{model}", "messages": [], "stream": true}}'
+    code, out, _ = tail("-d", body, raw_gunicorn.url + "/stream/v1/chat/completions")
+    assert code == 2
+    assert "ended: expected the final chunk, got the end" in out
+
+
+def test_no_answer_and_an_error_page_are_no_streams(gunicorn):
+    code, out, _ = tail("http://127.0.0.1:1/")
+    assert (code, "refused" in out) == (3, True)
+    code, out, _ = tail(gunicorn.url + "/stream/chat")
+    assert (code, "400" in out.splitlines()[0]) == (3, True)
+
+
+def test_ctrl_c_ends_it_with_a_summary(gunicorn):
+    with tailing(*chat(gunicorn, Script(tokens=1000, interval_ms=50))) as process:
+        for line in process.stdout:
+            if '{"t":' in line:
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert process.wait(PATIENCE) == 130
+        assert "ended: " in rest and "Traceback" not in process.stderr.read()
+
+
+def test_a_reader_that_goes_is_no_error(gunicorn):
+    with tailing(*chat(gunicorn, Script(tokens=1000, interval_ms=20))) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(PATIENCE) != 0
+        assert "Traceback" not in process.stderr.read()
