@@ -52,7 +52,7 @@ class Pump:
 
     Args:
         source: the generator, or any iterator. If it has a `close`, that is called once, whatever happens.
-        prepare: wraps the source; called in the new thread.
+        prepare: wraps the source; called in the new thread. What it makes `None` of is left out.
         run: calls the function that it is given with the right contexts current (see `contexts`).
     """
 
@@ -157,7 +157,8 @@ class Pump:
         self._is_advancing = True
         try:
             for item in items:
-                self._put(item)
+                if item is not None:  # an empty one, which only shows that it is alive
+                    self._put(item)
                 if self._closed:
                     return
         finally:

@@ -24,7 +24,7 @@ class Wire(Protocol):
     """A failed stream is cut: its connection is closed without a proper end, for clients that know no error event."""
 
     def items(self, source: Iterator[Any]) -> Iterator[Any]:
-        """Yield what `frame` takes. Runs where the source runs, so a bad item is the source's own error."""
+        """Yield what `frame` takes, `None` for an empty item. Runs where the source runs: a bad one is its own error."""
         ...
 
     def frame(self, item: Any) -> bytes:
@@ -87,11 +87,8 @@ class EventWire:
         self._count = 0
         self._has_ids = False
 
-    def items(self, source: Iterator[Any]) -> Iterator[Event]:
-        for item in source:
-            event = as_event(item)
-            if event is not None:
-                yield event
+    def items(self, source: Iterator[Any]) -> Iterator[Event | None]:
+        return map(as_event, source)
 
     def frame(self, item: Event) -> bytes:
         self._count += 1

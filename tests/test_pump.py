@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import subprocess
 import sys
@@ -98,8 +99,8 @@ def test_peek_leaves_the_item_where_it_is():
     assert taken(pump) == ["b", ENDED]
 
 
-def test_items_of_any_truth_are_items():
-    assert taken(Pump(iter([None, 0, "", False]))) == [None, 0, "", False, ENDED]
+def test_items_of_any_truth_are_items_but_none():
+    assert taken(Pump(iter([None, 0, "", None, False]))) == [0, "", False, ENDED]
 
 
 def test_the_generator_is_never_more_than_two_items_ahead():
@@ -198,6 +199,14 @@ def test_a_generator_that_waits_for_something_is_closed():
         source.may_go_on.set()
     assert eventually(lambda: source.closed) == [GeneratorExit]
     assert source.made == ([] if IN_GREENLETS else [0])
+
+
+def test_a_generator_that_yields_only_empty_items_is_closed_too():
+    source = Source(itertools.chain("a", itertools.repeat("", 100_000)), pause=0.001)
+    pump = Pump(source(), prepare=lambda items: (item or None for item in items))
+    assert pump.take(PATIENCE) == "a"
+    pump.close()
+    assert eventually(lambda: source.closed == [GeneratorExit])
 
 
 def test_a_generator_that_was_never_asked_is_closed_without_running():
