@@ -14,6 +14,7 @@ PREFIX = "/stream"
 _FIXED_INDEX = """flaskstream: the fixed mode
 
   curl -N '{url}/chat?q=hello'
+  curl -N '{url}/probe'
   curl -N '{url}/v1/chat/completions' -H 'Content-Type: application/json' \\
        -d '{{"model": "{model}", "stream": true, "messages": [{{"role": "user", "content": "hello"}}]}}'
 

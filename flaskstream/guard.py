@@ -71,21 +71,21 @@ class Guard:
 
 def _read_at_most(size: int) -> bytes:
     """Return the body of a request that does not say its length: all of it, or its first bytes."""
-    source, body = request.environ["wsgi.input"], b""
+    source, body = request.environ["wsgi.input"], bytearray()
     if not request.environ.get("wsgi.input_terminated"):  # then its end cannot be told, and there may be none
-        return body
+        return b""
     while len(body) < size:
         piece = source.read(min(_READ_BYTES, size - len(body)))
         if not piece:
             break
         body += piece
-    return body
+    return bytes(body)
 
 
 def refusal(status: int, code: str, message: str) -> Response:
-    """Return an error status for a mistake of the client's, in the form that OpenAI's clients know."""
+    """Return an error status for a mistake of the client's, in a form that OpenAI's and Anthropic's clients know."""
     STATS.refused(code)
-    response = jsonify(error={"code": code, "type": "invalid_request_error", "message": message})
+    response = jsonify(type="error", error={"code": code, "type": "invalid_request_error", "message": message})
     response.status_code = status
     response.headers["Cache-Control"] = "no-store"
     return response

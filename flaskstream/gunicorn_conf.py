@@ -106,8 +106,8 @@ graceful_timeout = 30 if _settings.mode == "fixed" else _broken["timeout"]
 # Requests after which a worker is replaced; 0: never. Its open streams end as at a deploy.
 max_requests = 0
 
-# Seconds for which an idle connection is kept for the browser's next request.
-keepalive = 5
+# Seconds for which an idle connection is kept for the browser's next request. A worker that stops waits for as long.
+keepalive = 2
 
 # gunicorn 25 on opens a control socket in the home directory: two servers side by side would fight for it.
 control_socket_disable = True
@@ -120,9 +120,11 @@ preload_app = worker_class == "sync"
 
 
 def post_worker_init(worker: Any) -> None:
-    """Have this worker's open streams end in time when it stops, and the kit's log look like gunicorn's."""
+    """Have this worker counted, its open streams end in time when it stops, and the kit's log look like gunicorn's."""
     from flaskstream.deploy import watch_worker
+    from flaskstream.stats import STATS
 
+    STATS.join()
     watch_worker(worker)
     _log_as_gunicorn_does(worker)
 

@@ -13,7 +13,7 @@ from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, TypeVa
 from flaskstream import interrupt
 from flaskstream.answers import blocks, nothing, tokens
 from flaskstream.dialects import OPENAI, Dialect, Reading
-from flaskstream.errors import EventTooLarge, UpstreamError, UpstreamTruncated
+from flaskstream.errors import EventTooLarge, UpstreamError, UpstreamStatus, UpstreamTruncated
 from flaskstream.retries import wait_before_retry
 from flaskstream.sse import MAX_EVENT_BYTES
 from flaskstream.stats import STATS
@@ -65,7 +65,8 @@ class Relay:
 
         Args:
             payload: `{"model": ..., "messages": [...]}` and whatever else the upstream understands.
-            on_reading: called with what each event says, before its token: calls of tools and the usage are there.
+            on_reading: called with what each event says, before its token: calls of tools and the usage are there. An
+                answer that is asked for again, since it broke off before its first token, is told from its start.
             on_head: called with the headers that a client may have, before the first token.
 
         Raises:
@@ -142,9 +143,13 @@ class Relay:
                 body += chunk
                 if len(body) > MAX_EVENT_BYTES:
                     raise EventTooLarge(f"expected an answer of at most {MAX_EVENT_BYTES} bytes, got more")
-        if not _is_json_object(body):
+        said = _json_object(body)
+        if said is None:
             raise UpstreamTruncated(f"expected a whole JSON object from the upstream, got {len(body)} bytes of none")
-        return self.upstream.hide_key(bytes(body)), answer.forwarded_headers
+        shown = self.upstream.hide_key(bytes(body))
+        if said.get("error"):  # some gateways report every failure as a 200
+            raise UpstreamStatus(502, shown, headers=answer.forwarded_headers)
+        return shown, answer.forwarded_headers
 
     def _open(self, payload: dict[str, Any], headers: Headers | None) -> Answer:
         dialect = self.dialect
@@ -181,8 +186,9 @@ def _wait_after(error: UpstreamError, failures: int) -> float | None:
     return wait
 
 
-def _is_json_object(body: bytearray) -> bool:
+def _json_object(body: bytearray) -> dict[str, Any] | None:
     try:
-        return isinstance(json.loads(body), dict)
+        said = json.loads(body)
     except (ValueError, RecursionError):
-        return False
+        return None
+    return said if isinstance(said, dict) else None

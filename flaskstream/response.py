@@ -173,7 +173,7 @@ def error_response(error: FlaskStreamError, error_id: str) -> Response:
         # Only JSON keeps its type: a foreign HTML page must not run as a page of ours.
         response = Response(error.body, content_type=error.content_type if is_json else "text/plain; charset=utf-8")
     else:
-        response = jsonify(error=describe(error, error_id))
+        response = jsonify(type="error", error=describe(error, error_id))
     response.status_code = error.status
     response.headers.update(STREAM_HEADERS)
     response.headers["X-Content-Type-Options"] = "nosniff"

@@ -19,6 +19,12 @@ __all__ = ["Stream", "StreamReport", "log_failure"]
 log = logging.getLogger(__name__)
 
 
+HALF_CLOSED_SECONDS = 0.1
+"""Until the next heartbeat, once the client has shut down its side; each one after it takes twice as long. Most have gone,
+or go now, and only a write shows it."""
+
+_LONGEST_SOON = 15.0  # seconds, where there are no heartbeats else
+
 CLIENT_ENDED = Signal("CLIENT_ENDED")
 """The client has shut down its side. Whether it still reads shows when something is written to it."""
 CLIENT_GONE = Signal("CLIENT_GONE")
@@ -148,6 +154,8 @@ def _frames(pump: Pump, wire: Wire, tally: Tally, waits: _Waits, printer: DebugP
     while item is not ENDED:
         if item is CLIENT_GONE:
             raise _ClientGone
+        if item is CLIENT_ENDED:
+            waits.look_soon()
         if item is STOPPING:
             raise ShuttingDown("expected the end of the generator in time, got the end of this worker")
         yield _heartbeat(wire) if isinstance(item, Signal) else _frame(item, wire, tally, printer)
@@ -163,19 +171,34 @@ class _Waits:
 
     def __init__(self, options: StreamOptions, started_at: float) -> None:
         self._heartbeat = options.heartbeat or None
+        self._soon: float | None = None
         self._max_duration = options.max_duration
         self._deadline = started_at + options.max_duration if options.max_duration else None
 
     def at_most(self, seconds: float) -> float:
         return seconds if self._deadline is None else max(0.0, min(seconds, self._deadline - time.monotonic()))
 
+    def look_soon(self) -> None:
+        """Have heartbeats go out soon for a while: one that a client still took before it closed tells nothing."""
+        self._soon = HALF_CLOSED_SECONDS
+
     def next(self) -> float | None:
+        """Return after how long a heartbeat is due, or the end; `None`: neither ever is."""
+        heartbeat = self._next_heartbeat()
         if self._deadline is None:
-            return self._heartbeat
+            return heartbeat
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise MaxDuration(f"expected the end of the generator within {self._max_duration:g} s, got none")
-        return left if self._heartbeat is None else min(left, self._heartbeat)
+        return left if heartbeat is None else min(left, heartbeat)
+
+    def _next_heartbeat(self) -> float | None:
+        if self._soon is None:
+            return self._heartbeat
+        due, self._soon = self._soon, self._soon * 2
+        if due >= (self._heartbeat or _LONGEST_SOON):
+            self._soon, due = None, self._heartbeat or due
+        return due
 
 
 def _heartbeat(wire: Wire) -> bytes:

@@ -32,6 +32,16 @@ def half_close(client: socket.socket) -> None:
         below.shutdown(socket.SHUT_WR)
 
 
+def in_two_steps(client: socket.socket) -> None:
+    """Shut down the writing side, take what comes for a moment, and only then close."""
+    half_close(client)
+    client.settimeout(0.02)
+    with suppress(OSError):
+        while client.recv(65536):
+            pass
+    client.close()
+
+
 def farewell(client: socket.socket) -> None:
     """Say TLS's own farewell (close_notify), do not wait for the answer to it, and close."""
     assert isinstance(client, ssl.SSLSocket)

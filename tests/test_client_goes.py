@@ -7,7 +7,7 @@ import time
 from typing import Any, Callable, Iterator
 
 import pytest
-from leaving import fin, half_close, left_at, read_until, reset, wait_until_asked
+from leaving import fin, half_close, in_two_steps, left_at, read_until, reset, wait_until_asked
 from listeners import UWSGI, Listener, listening
 
 from flaskstream.lab.processes import ModelProcess
@@ -36,7 +36,7 @@ SPEAKING = {
 }
 
 
-@pytest.mark.parametrize("go", [fin, reset])
+@pytest.mark.parametrize("go", [fin, reset, in_two_steps])
 @pytest.mark.parametrize("script", SILENT.values(), ids=SILENT.keys())
 def test_an_upstream_that_has_said_nothing_is_left(
     server: Listener, model: ModelProcess, go: Going, name: str, script: str

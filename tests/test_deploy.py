@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from typing import Any, Callable
+from urllib.parse import urlsplit
 
 import pytest
 from relay_client import chat, complete, end, text
@@ -71,6 +73,21 @@ def test_open_streams_end_with_a_word_and_a_proper_end(model: ModelProcess, work
             assert DRAIN * 0.5 < seen.ended_at - told_at < GRACE
         assert end(short).event == "done"  # it could finish
         server.wait_until_it_ends(GRACE)
+
+
+def test_a_connection_that_is_kept_does_not_hold_the_worker_up(model: ModelProcess) -> None:
+    keepalive = 3 * GRACE
+    with gunicorn(model, "--keep-alive", str(keepalive)) as server:
+        model.forget()
+        with socket.create_connection(("127.0.0.1", urlsplit(server.url).port)) as kept:
+            kept.sendall(b"GET /stream/chat?q=hello HTTP/1.1\r\nHost: x\r\n\r\n")
+            wait_until_streaming(model, 1)
+            os.kill(server.pid, signal.SIGTERM)
+            body = b""
+            for data in iter(lambda: kept.recv(65536), b""):  # to its FIN, which the server sends first
+                body += data
+            assert body.endswith(b"0\r\n\r\n")
+            server.wait_until_it_ends(GRACE)
 
 
 def test_a_client_of_the_upstream_s_own_route_is_told_in_its_own_words_and_cut(model: ModelProcess) -> None:

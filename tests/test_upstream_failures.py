@@ -121,6 +121,8 @@ def test_an_error_status_keeps_its_body(
     error = refusal(upstream, raw_upstream.plays(played, end=end_of(framing)))
     assert time.monotonic() - started < ERROR_BODY_SECONDS  # the connection that is kept is not waited for
     assert (error.status, error.body, error.content_type) == (status, PROBLEM, "application/json")
+    timing = error.headers.pop("Server-Timing")
+    assert timing.startswith("upstream;dur=")
     assert error.headers == {"Retry-After": "7", "X-Request-Id": "abc"}
 
 
