@@ -119,8 +119,9 @@ class Pump:
     def close(self) -> None:
         """Have the generator closed, in its own thread and without waiting for it. Any number of times.
 
-        Under gevent a generator that waits is interrupted by `GeneratorExit` where it waits. In a real thread only
-        its wait for an `Upstream` is; whatever else it waits for, it is closed when it yields next.
+        Under gevent a generator that waits is interrupted by `GeneratorExit` where it waits, be it in a `finally` that
+        it reached by itself. In a real thread only its wait for an `Upstream` is; whatever else it waits for, it is
+        closed when it yields next.
         """
         if not self._closed:
             self._closed = True

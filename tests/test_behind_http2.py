@@ -214,6 +214,7 @@ def test_heartbeats_carry_a_stream_over_a_silence_that_nginx_would_cut(
     limit = f"proxy_read_timeout {READ_TIMEOUT};"
     with contextlib.ExitStack() as stack:
         beating = stack.enter_context(GunicornProcess(settings))
+        beating.wait_until_it_answers()  # or its start would be the silence
         servers = [Listener.of(beating.url), Listener.of(gunicorn.url)]
         fronts = [stack.enter_context(in_front_of(server, certificate, limit)) for server in servers]
         kept, cut = after_a_silence([front.port for front in fronts], certificate)

@@ -9,7 +9,7 @@ import pytest
 from answer_vectors import DONE, A, B, said
 from apps.relays import CONTENT_SECONDS
 from conftest import IDLE_SECONDS
-from dialect_vectors import MESSAGE, PING
+from dialect_vectors import ENDED, MESSAGE, OPENED, PING, delta, words
 from raw_upstream import FINAL_CHUNK, Pause, RawUpstream, chunk, head
 from relay_client import chat, complete, end, error_code, text
 
@@ -78,6 +78,14 @@ def test_comments_between_the_words_of_a_slow_answer_end_nothing(
     else:
         seen = complete(relays, play(raw_upstream, *[PING, PING], MESSAGE, end="fin"), path=path)
         assert seen.body == PING * 2 + MESSAGE
+
+
+def test_a_model_that_thinks_for_longer_is_at_work(relays: Any, raw_upstream: RawUpstream) -> None:
+    thinks = delta(type="thinking_delta", thinking="hm")
+    model = play(raw_upstream, OPENED, *[thinks] * 6, words("a") + ENDED, end="fin")
+    seen = complete(relays, model, path=MESSAGES)
+    assert seen.body == OPENED + thinks * 6 + words("a") + ENDED
+    assert lasted(seen) > CONTENT_SECONDS
 
 
 def test_without_a_limit_comments_keep_an_answer_alive(relays: Any, raw_upstream: RawUpstream) -> None:

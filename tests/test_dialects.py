@@ -7,8 +7,27 @@ import logging
 from typing import Any, Callable, Iterable, Iterator
 
 import pytest
-from answer_vectors import DONE, ERRORS, MALFORMED, STOP, A, Vector, event, said
-from dialect_vectors import COMPLETED, LAST, MESSAGE_STOP, TABLE, output, spoken, words
+from answer_vectors import DONE, ERRORS, MALFORMED, STOP, USAGE, A, Vector, event, said, says
+from dialect_vectors import (
+    BLOCK_START,
+    BLOCK_STOP,
+    COMPLETED,
+    CREATED,
+    LAST,
+    MESSAGE,
+    MESSAGE_START,
+    MESSAGE_STOP,
+    PING,
+    STOP_REASON,
+    TABLE,
+    delta,
+    line,
+    named,
+    nameless,
+    output,
+    spoken,
+    words,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from sse_reading import anything, byte_by_byte, cut_at, read
@@ -277,6 +296,66 @@ def test_our_errors_read_as_an_error_of_the_dialect() -> None:
 def test_every_dialect_has_its_vectors() -> None:
     assert list(TABLE) == list(DIALECTS)
     assert all(vector.dialect == dialect for dialect, vectors in TABLE.items() for vector in vectors)
+
+
+# What is part of an answer: after that nothing is asked again, and before it patience may end.
+
+AZURE_S_FILTER = event({"choices": [], "prompt_filter_results": []})
+ROLE = says({"index": 0, "delta": {"role": "assistant"}})
+THINKS = delta(type="thinking_delta", thinking="hm")
+REASONS = named("response.reasoning_summary_text.delta", delta="hm")
+
+PARTS = {
+    "openai": [said("a"), said(""), ROLE, STOP, USAGE, DONE, event({"error": {"message": "x"}})],
+    "anthropic": [MESSAGE_START, BLOCK_START, words("a"), words(""), THINKS, BLOCK_STOP, STOP_REASON, MESSAGE_STOP],
+    "responses": [CREATED, REASONS, output("a"), COMPLETED],
+    "ollama": [spoken("a"), spoken(""), line(message={"content": "", "thinking": "hm"}), LAST, line(error="x")],
+    "plain": [b"data: a\n\n", DONE],
+    "text": [b"a\n"],
+}
+NO_PARTS = {
+    "openai": [AZURE_S_FILTER, event({"id": "1"}), b"data: no json\n\n", b": PROCESSING\n\n"],
+    "anthropic": [PING, b"event: ping\ndata: .\n\n", nameless(PING), b": hb\n\n"],
+    "responses": [named("keepalive"), b": hb\n\n"],
+    "ollama": [line(), b"\n", b"<html>\n"],
+    "plain": [b"event: ping\ndata: x\n\n", b": hb\n\n"],
+    "text": [],
+}
+
+
+def passed(dialect: str, stream: bytes) -> list[Any]:
+    return followed(blocks, [stream], dialect)[0]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_is_part_of_an_answer_and_what_is_not(dialect: str) -> None:
+    for part in PARTS[dialect]:
+        assert [block.is_answer for block in passed(dialect, part)] == [True], part
+    for other in NO_PARTS[dialect]:
+        assert not any(block.is_answer for block in passed(dialect, other)), other
+        if PARTS[dialect]:
+            assert [block.is_answer for block in passed(dialect, other + PARTS[dialect][0])] == [True]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "stream", "count"),
+    [
+        ("openai", said("a") + said("b") + ROLE + said("") + STOP, 2),
+        ("openai", ROLE, 0),
+        ("anthropic", MESSAGE, 2),
+        ("anthropic", PING + THINKS, 0),
+        ("responses", CREATED + REASONS + output("a") + COMPLETED, 1),
+        ("ollama", spoken("a") + spoken("b") + spoken("c") + LAST, 3),
+        ("plain", b"data: a\n\ndata: b\n\n", 2),
+    ],
+)
+def test_tokens_are_counted_whatever_lies_in_one_piece_and_wherever_it_is_cut(
+    dialect: str, stream: bytes, count: int
+) -> None:
+    for chunks in ([stream], byte_by_byte(stream), cut_at(stream, [len(stream) // 2])):
+        items = followed(blocks, chunks, dialect)[0]
+        assert sum(block.tokens for block in items) == count
+        assert b"".join(items) == stream
 
 
 # Requests

@@ -176,7 +176,7 @@ def test_the_request_can_be_http_1_0_and_name_its_host_itself():
         {"headers": (("X", "a\r\nY: b"),)},
         {"headers": (("X y", "a"),)},
         {"headers": (("X", "\u2028"),)},
-        {"http_version": "2"},
+        {"http_version": "3"},
         {"timeout": 0},
     ],
     ids=str,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import click
 
 from flaskstream import __version__
+from flaskstream.cli.check import check
 from flaskstream.cli.compare import compare
 from flaskstream.cli.doctor import doctor
 from flaskstream.cli.model import model
@@ -21,5 +22,5 @@ def main() -> None:
     """Stream model tokens from Flask to the browser one by one, and see which hop or mistake holds them back."""
 
 
-for command in (compare, doctor, model, tail):
+for command in (check, compare, doctor, model, tail):
     main.add_command(command)

@@ -36,11 +36,15 @@ class _usage_code:
 
 def request_options(command: Command) -> Command:
     """Add `-X`, `-H`, `-d` and `-k`."""
+    return curl_options(click.option("-k", "--insecure", is_flag=True, help="Take any certificate.")(command))
+
+
+def curl_options(command: Command) -> Command:
+    """Add `-X`, `-H` and `-d`."""
     options = (
         click.option("-X", "--request", "method", metavar="METHOD", help="GET, or POST where there is a body."),
         click.option("-H", "--header", "headers", multiple=True, callback=_headers, help='Such as "Cookie: a=b".'),
         click.option("-d", "--data", metavar="DATA", help="A body, JSON if it looks like it; @FILE reads one."),
-        click.option("-k", "--insecure", is_flag=True, help="Take any certificate."),
     )
     for option in reversed(options):
         command = option(command)

@@ -44,7 +44,7 @@ def _start(data: dict[str, Any]) -> Reading:
 def _block(data: dict[str, Any]) -> Reading:
     block = dict_of(data.get("content_block"))
     if block.get("type") != "tool_use":
-        return Reading(text=text_of(block.get("text")))
+        return Reading(text=text_of(block.get("text")), part=True)
     identity, name = text_of(block.get("id")), text_of(block.get("name"))
     arguments = to_json(block["input"]) if block.get("input") else ""  # it is {} where the deltas say it
     return Reading(tools=(ToolFragment(number_of(data.get("index")), identity, name, arguments),))
@@ -55,18 +55,20 @@ def _delta(data: dict[str, Any]) -> Reading:
     if delta.get("type") == "input_json_delta":
         arguments = text_of(delta.get("partial_json"))
         return Reading(tools=(ToolFragment(number_of(data.get("index")), arguments=arguments),))
-    return Reading(text=text_of(delta.get("text")))  # no other kind has one: thinking, its signature, citations
+    # No other kind has a text: thinking, its signature, citations.
+    return Reading(text=text_of(delta.get("text")), part=True)
 
 
 def _message_delta(data: dict[str, Any]) -> Reading:
     stopped = dict_of(data.get("delta")).get("stop_reason")
-    return Reading(finished=(0,) if stopped else (), usage=_usage(data.get("usage")))
+    return Reading(finished=(0,) if stopped else (), usage=_usage(data.get("usage")), part=True)
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], Reading]] = {
     "message_start": _start,
     "content_block_start": _block,
     "content_block_delta": _delta,
+    "content_block_stop": lambda data: Reading(part=True),
     "message_delta": _message_delta,
     "message_stop": lambda data: Reading(last=True),
 }

@@ -37,6 +37,7 @@ class Reading:
         malformed: it is no event of this dialect. The stream goes on without it.
         tools: parts of calls of tools, for `ToolCalls` to put together.
         usage: what the answer costs; `None`: it does not say.
+        part: it belongs to the answer, though it says none of this: such as thinking, or the end of a block.
     """
 
     text: str = ""
@@ -47,11 +48,12 @@ class Reading:
     malformed: bool = False
     tools: tuple[ToolFragment, ...] = ()
     usage: Usage | None = None
+    part: bool = False
 
     @property
     def is_answer(self) -> bool:
         """It is part of the answer, and no ping, nor what a gateway puts around one."""
-        said = (self.text, self.choices, self.finished, self.last, self.tools, self.usage)
+        said = (self.text, self.choices, self.finished, self.last, self.tools, self.usage, self.part)
         return self.error is not None or any(said)
 
 

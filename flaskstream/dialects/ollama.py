@@ -28,6 +28,7 @@ def read_ollama(event: Event) -> Reading:
         last=is_done,
         tools=tuple(map(_fragment, dicts_of(message.get("tool_calls")))),
         usage=Usage(number_of(line.get("prompt_eval_count")), number_of(line.get("eval_count"))) if is_done else None,
+        part=bool(message),  # thinking, too
     )
 
 

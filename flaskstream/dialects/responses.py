@@ -28,17 +28,17 @@ def read_responses(event: Event) -> Reading:
     if data is None:
         return Reading(malformed=True)
     read = _READERS.get(name)
-    return read(data) if read else Reading()
+    return read(data) if read else Reading(part=name.startswith("response."))  # such as reasoning
 
 
 def _text(data: dict[str, Any]) -> Reading:
-    return Reading(text=text_of(data.get("delta")))
+    return Reading(text=text_of(data.get("delta")), part=True)
 
 
 def _item(data: dict[str, Any]) -> Reading:
     item = dict_of(data.get("item"))
     if item.get("type") != "function_call":
-        return Reading()
+        return Reading(part=True)
     identity = text_of(item.get("call_id")) or text_of(item.get("id"))
     return Reading(tools=(ToolFragment(number_of(data.get("output_index")), identity, text_of(item.get("name"))),))
 

@@ -6,6 +6,7 @@ sure it is, or nothing. Where two causes cannot be told apart, both are returned
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Callable
 
 from flaskstream.doctor.diagnosis import Cause
@@ -30,6 +31,8 @@ def causes_of(evidence: Evidence, verdict: Verdict, behind: Evidence | None = No
     """
     if verdict.name in ("streams", "unreachable"):
         return ()
+    if verdict.name == "not_a_stream":
+        return (replace(_NO_PROBE, evidence=verdict.sentence),)
     found = [cause for rule in RULES for cause in [rule(evidence, verdict, behind)] if cause is not None]
     found.sort(key=lambda cause: -cause.confidence)
     return tuple(found) or (_UNKNOWN,)
@@ -41,6 +44,14 @@ _UNKNOWN = Cause(
     "no rule explains what was seen",
     "look at the hop behind it: give its URL too",
     "the same probe at the hop behind this one",
+)
+
+
+_NO_PROBE = Cause(
+    "unknown",
+    0.1,
+    "",
+    "name the probe, which create_blueprint(debug=['probe']) answers at its prefix and /probe; log in with --header",
 )
 
 
@@ -68,21 +79,37 @@ def _compression(evidence: Evidence, verdict: Verdict, behind: Evidence | None) 
     )
 
 
+def _compression_unasked(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    """What is compressed for everybody cannot be compared with what is not."""
+    coding = evidence.first.coding
+    if not evidence.held("first") or coding == "identity":
+        return None
+    return Cause(
+        "compression",
+        LIKELY,
+        f"it comes in {coding}, which nobody asked for, and {verdict.sentence}",
+        "keep text/event-stream out of the compressor, or have it flush after each event",
+        "the same without the compressor",
+    )
+
+
 def _cork(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
     if verdict.name != "bursts_by_time" or not CORK_SECONDS[0] <= evidence.timer <= CORK_SECONDS[1]:
         return None
-    if evidence.held("http10"):
-        return None
+    is_sure = evidence.streamed("http10")
     return Cause(
         "kernel_cork",
-        SURE if evidence.streamed("http10") else LIKELY,
-        f"each tick waits {evidence.timer * 1000:.0f} ms, at two paces, and not for a client of HTTP/1.0",
+        SURE if is_sure else POSSIBLE / 2,
+        f"each tick waits up to {evidence.timer * 1000:.0f} ms, at two paces"
+        + (", and not for a client of HTTP/1.0" if is_sure else ", also for a client of HTTP/1.0"),
         "have the proxy send at once: HAProxy: option http-no-delay",
+        "" if is_sure else "the hop behind this one, by itself: a proxy may speak HTTP/1.1 to it for any client",
     )
 
 
 def _timer(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
-    if verdict.name != "bursts_by_time" or _cork(evidence, verdict, behind) is not None:
+    cork = _cork(evidence, verdict, behind)
+    if verdict.name != "bursts_by_time" or (cork is not None and cork.confidence == SURE):
         return None
     return _buffering(evidence, behind, f"what waits is passed on every {evidence.timer * 1000:.0f} ms")
 
@@ -104,11 +131,13 @@ def _buffering(evidence: Evidence, behind: Evidence | None, seen: str) -> Cause:
             "switch off the output buffer of the WSGI server (waitress: send_bytes=1) or of the middleware",
             "flaskstream check module:app",
         )
-    marked = evidence.streamed("first") or not evidence.streamed("unmarked")
     cure = _BUFFERING_CURES.get(evidence.product, "switch off the buffering of responses for this route")
-    told = f"{seen}, although the app said X-Accel-Buffering: no" if marked else seen
-    return Cause("proxy_buffering", SURE if proxied else LIKELY, told, cure)
+    told = f"{seen}, although the app said X-Accel-Buffering: no"
+    is_sure = proxied and evidence.first.coding == "identity"
+    return Cause("proxy_buffering", SURE if is_sure else POSSIBLE, told, cure, "" if behind else _LOOK_BEHIND)
 
+
+_LOOK_BEHIND = "the hop behind this one: what it does itself is not this hop's"
 
 _BUFFERING_CURES = {
     "nginx": "proxy_buffering off; in this location (an nginx behind it eats the header, or this one ignores it)",
@@ -124,20 +153,25 @@ def _whole(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cau
     seen = "nothing came before the end, at any size of tick" + (
         ", and then with a Content-Length" if has_length else ""
     )
-    if _is_proxied(evidence, behind):
-        return Cause("whole_body_filter", SURE, seen, "take the filter that reads whole responses off this route")
-    return None
+    if not _is_proxied(evidence, behind):
+        return None
+    cure = "take the filter that reads whole responses off this route"
+    return Cause("whole_body_filter", SURE if behind else LIKELY, seen, cure, "" if behind else _LOOK_BEHIND)
 
 
 def _in_process(name: str, cure: str, with_length: float, without: float) -> Rule:
     def rule(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
-        if verdict.name != "held_to_end" or held_coding(evidence) or _is_proxied(evidence, behind):
+        is_hidden = _is_proxied(evidence, behind)
+        if verdict.name != "held_to_end" or held_coding(evidence) or (is_hidden and behind is not None):
             return None
         has_length = "content-length" in evidence.first.headers
         seen = "nothing came before the end, at any size of tick"
         if has_length:
             seen += ", and then with a Content-Length, which only who has read the whole body can know"
-        return Cause(name, with_length if has_length else without, seen, cure, "flaskstream check module:app")
+        confidence = with_length if has_length else without
+        if is_hidden:
+            return Cause(name, confidence / 2, f"{seen}; the app behind is not seen by itself", cure, _LOOK_BEHIND)
+        return Cause(name, confidence, seen, cure, "flaskstream check module:app")
 
     return rule
 
@@ -240,6 +274,7 @@ def _first_block(evidence: Evidence, verdict: Verdict, behind: Evidence | None) 
 
 RULES: tuple[Rule, ...] = (
     _compression,
+    _compression_unasked,
     _cork,
     _timer,
     _size,

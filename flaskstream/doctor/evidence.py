@@ -27,6 +27,7 @@ class Evidence:
         looks: one for each experiment that was made; "two" is the second of two at once.
         product: what the hop is, by its headers; "": it does not say.
         server: what the app says of its server; "": no probe was asked.
+        distance: how long everything takes from the app, in seconds, beyond what the connection shows: it is far away.
     """
 
     url: str
@@ -34,9 +35,15 @@ class Evidence:
     product: str = ""
     server: str = ""
     shapes: Mapping[str, Shape] = field(init=False, compare=False)
+    distance: float = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shapes", {name: shape_of(look) for name, look in self.looks.items()})
+        shapes = {name: shape_of(look) for name, look in self.looks.items()}
+        distance = _distance(shapes)
+        if distance:
+            shapes = {name: shape_of(look.nearer(distance)) for name, look in self.looks.items()}
+        object.__setattr__(self, "shapes", shapes)
+        object.__setattr__(self, "distance", distance)
 
     @property
     def first(self) -> Look:
@@ -70,41 +77,72 @@ class Evidence:
         return self.shapes.get("long", self.shape)
 
     @property
-    def buffer_bytes(self) -> int:
-        """The size of what fills up before it is passed on; 0: none was found.
-
-        At two sizes of tick as many bytes came at a time; or the small ones waited for the end, and larger ones did
-        not.
-        """
-        small, large = self.closely, self.shapes.get("pad")
-        if large is None or self.batch_ticks:
-            return 0
-        if small.kind == large.kind == "bursts":
-            return large.size if is_same(small.size, large.size) else 0
-        if small.kind not in ("held_to_end", "first_block"):
-            return 0
-        for name in ("pad", "big"):
-            if self.kind(name) in ("bursts", "one_late", "streams", "first_block"):
-                return self.shapes[name].size
-        return 0
-
-    @property
     def timer(self) -> float:
         """The time after which what waits is passed on, in seconds; 0: none was found.
 
-        With ticks that are further apart than that each is alone, and as late.
+        With ticks that are further apart none waits longer. Whatever waits for an amount keeps them for longer then.
         """
         fast, slow = self.closely, self.shapes.get("slow")
-        if fast.kind not in ("bursts", "lagged") or slow is None or self.batch_ticks:
+        if slow is None or fast.kind not in ("bursts", "lagged") or slow.kind in ("held_to_end", "first_block"):
             return 0.0
-        if slow.kind == "lagged":
-            return slow.delay
-        return slow.period if slow.kind == "bursts" and is_same(slow.period, fast.period) else 0.0
+        return max(fast.longest, slow.longest) if _is_no_longer(slow, fast) else 0.0
 
     @property
     def batch_ticks(self) -> int:
         """How many ticks are collected, whatever their size; 0: they are not."""
         small, large = self.closely, self.shapes.get("pad")
-        if large is None or small.kind != "bursts" or large.kind != "bursts" or small.ticks < 2:
+        if large is None or self.timer or small.kind != "bursts" or large.kind != "bursts" or small.ticks < 2:
             return 0
-        return small.ticks if small.ticks == large.ticks and not is_same(small.size, large.size) else 0
+        is_count = small.ticks == large.ticks and small.is_even and large.is_even
+        return small.ticks if is_count and not is_same(small.size, large.size) else 0
+
+    @property
+    def is_one_late(self) -> bool:
+        """Each tick comes with the next one, at two paces."""
+        slow = self.kind("slow")
+        return self.kind("first") == "one_late" and slow in ("one_late", "")
+
+    @property
+    def first_block_bytes(self) -> int:
+        """How much is held at the beginning, after which the rest passes; 0: it is not so."""
+        if self.timer or self.batch_ticks:
+            return 0
+        for name in ("long", "first", "pad", "big"):
+            if self.kind(name) == "first_block" or (self.kind(name) == "streams" and name != "first"):
+                return self.shapes[name].first_size
+            if self.kind(name) not in ("held_to_end", "first_block"):
+                return 0
+        return 0
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The size of what fills up again and again before it is passed on; 0: none was found.
+
+        The ticks came in bursts; or the small ones waited for the end, and larger ones did not.
+        """
+        if self.timer or self.batch_ticks or self.first_block_bytes:
+            return 0
+        for name in ("long", "pad", "big"):
+            if self.kind(name) in ("bursts", "one_late", "lagged"):
+                return self.shapes[name].size
+        return 0
+
+
+def _is_no_longer(slow: Shape, fast: Shape) -> bool:
+    return slow.longest <= fast.longest * 1.3 + _NOISE_SECONDS
+
+
+_NOISE_SECONDS = 0.05
+
+
+def _distance(shapes: Mapping[str, Shape]) -> float:
+    """Return how far away the app is, in seconds: what each tick takes, each alone, at every pace; 0: it is not that.
+
+    What holds makes bunches as soon as the ticks come faster than it lets go.
+    """
+    looked = [shapes.get(name) for name in ("first", "long", "fast", "slow")]
+    found = [shape for shape in looked if shape is not None]
+    if len(found) < len(looked) or found[0].kind != "lagged":
+        return 0.0
+    is_alone = all(shape.kind in ("lagged", "streams") for shape in found)
+    return min(shape.delay for shape in found) if is_alone and _is_no_longer(found[-1], found[0]) else 0.0

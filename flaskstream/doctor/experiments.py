@@ -1,7 +1,7 @@
 """Which looks to take next, by what the ones before showed: a table of stages. Pure.
 
-A hop that streams is looked at in four stages, and is done in five seconds; one that holds gets a fifth, which tells
-what it waits for.
+A hop that streams is looked at in all ways at once, and is done in five seconds; one that holds is looked at in those
+ways that tell what it waits for.
 """
 
 from __future__ import annotations
@@ -21,30 +21,45 @@ ENDPOINT = Variant("first", is_probe=False)
 ENDPOINT_CODINGS = (Variant("browser", is_probe=False, accept_encoding=BROWSER_CODINGS),)
 """An ordinary endpoint is asked twice, and not more."""
 
-_QUICK = {"count": 10, "interval_ms": 60}
+_QUICK = {"count": 8, "interval_ms": 100}
+"""Not faster: a tick that came with the next one must be later than what a busy machine makes late."""
 
-TWO = Variant("two", at_once=2, **_QUICK)  # type: ignore[arg-type]
+TWO = Variant("two", at_once=2, count=10, interval_ms=60)
 
-CODINGS = (
+FLOWING = (
     Variant("browser", accept_encoding=BROWSER_CODINGS, **_QUICK),  # type: ignore[arg-type]
     Variant("gzip", accept_encoding="gzip", **_QUICK),  # type: ignore[arg-type]
     Variant("br", accept_encoding="br", **_QUICK),  # type: ignore[arg-type]
     Variant("zstd", accept_encoding="zstd", **_QUICK),  # type: ignore[arg-type]
     Variant("post", method="POST", **_QUICK),  # type: ignore[arg-type]
+    Variant("plain", type="plain", accept_encoding=BROWSER_CODINGS, **_QUICK),  # type: ignore[arg-type]
+    Variant("ndjson", type="ndjson", accept_encoding=BROWSER_CODINGS, **_QUICK),  # type: ignore[arg-type]
+    Variant("unmarked", x_accel_buffering="", **_QUICK),  # type: ignore[arg-type]
+    Variant("transformable", cache_control="no-cache", accept_encoding=BROWSER_CODINGS, **_QUICK),  # type: ignore[arg-type]
     Variant("leave", leave_after=3, count=40, interval_ms=100),
+    Variant("endure", count=24),
 )
+"""Where the first look streamed: whether it does in all ways, and for longer."""
 
 HELD = (
-    Variant("long", count=50, interval_ms=50),
-    Variant("pad", count=40, interval_ms=50, pad=2048),
-    Variant("big", count=12, interval_ms=100, pad=20_000),
-    Variant("slow", count=6, interval_ms=500),
+    Variant("long", count=30),
+    Variant("fast", count=30, interval_ms=40),
+    Variant("pad", count=30, pad=2048),
+    Variant("big", count=12, pad=20_000),
+    Variant("slow", count=6, interval_ms=600),
     Variant("http10", http_version="1.0", **_QUICK),  # type: ignore[arg-type]
     Variant("unmarked", x_accel_buffering="", **_QUICK),  # type: ignore[arg-type]
     Variant("plain", type="plain", **_QUICK),  # type: ignore[arg-type]
 )
 
+"""Where it did not: what it waits for."""
+
 CUT = (Variant("again", count=15),)
+
+CUT_LATER = (Variant("endure_again", count=24),)
+
+SYNC = (Variant("endure", count=60),)
+"""A sync worker gives no sign of life while it streams, and is killed for that after a time that may be longer."""
 
 
 def silence(seconds: float) -> Variant:
@@ -75,9 +90,11 @@ def _flows_at_once(evidence: Evidence) -> bool:
 
 STAGES: Sequence[Stage] = (
     Stage((TWO,), _answers),
-    Stage(CODINGS, _flows_at_once),
     Stage(HELD, lambda evidence: evidence.held("first")),
+    Stage(FLOWING, _flows_at_once),
+    Stage(SYNC, lambda evidence: evidence.streamed("endure") and evidence.first.hello.get("worker") == "sync"),
     Stage(CUT, lambda evidence: evidence.kind("first") == "cut"),
+    Stage(CUT_LATER, lambda evidence: evidence.kind("endure") == "cut"),
 )
 """After the first look, in this order."""
 

@@ -110,7 +110,10 @@ class Looker:
     def _probe_request(self, variant: Variant, probe_id: str) -> Request:
         asked = {"count": variant.count, "interval": variant.interval_ms, "pad": variant.pad, "type": variant.type}
         asked.update(silence=variant.silence_ms, heartbeat=variant.heartbeat_ms)
-        query = urlencode({**asked, "id": probe_id, "header": f"X-Accel-Buffering:{variant.x_accel_buffering}"})
+        said = [("header", f"X-Accel-Buffering:{variant.x_accel_buffering}")]
+        if variant.cache_control is not None:
+            said.append(("header", f"Cache-Control:{variant.cache_control}"))
+        query = urlencode([*asked.items(), ("id", probe_id), *said])
         headers = [("Accept", "*/*"), *self._headers]
         if variant.accept_encoding is not None:
             headers.append(("Accept-Encoding", variant.accept_encoding))
@@ -159,6 +162,7 @@ class Looker:
             headers_at=_since(sent_at, exchange.headers_at),
             first_byte_at=_since(sent_at, exchange.first_byte_at),
             ticks=tuple(ticks),
+            pieces=_pieces(exchange),
             hello=hello,
             ended=exchange.ended or "",
             ended_at=_since(sent_at, exchange.ended_at) or 0.0,
@@ -228,6 +232,12 @@ def _json_object(data: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _pieces(exchange: Exchange) -> tuple[tuple[float, int], ...]:
+    if exchange.coding_complete is not None:
+        return ()
+    return tuple((piece.at - exchange.sent_at, len(piece.data)) for piece in exchange.pieces)
 
 
 def _since(start: float, at: float | None) -> float | None:

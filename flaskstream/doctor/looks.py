@@ -7,7 +7,7 @@ difference; what is left in it is the way of the request, and that is known wher
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Mapping, Sequence
 
@@ -26,6 +26,7 @@ class Variant:
         accept_encoding: the header; `None`: none is sent.
         type: "event-stream", "plain" or "ndjson".
         x_accel_buffering: what the app is asked to send; "": no such header.
+        cache_control: likewise; `None`: what it sends by itself, in which there is no-transform.
         pad: bytes more in each tick.
         interval_ms, count: of the ticks.
         silence_ms: said nothing after half of them.
@@ -41,6 +42,7 @@ class Variant:
     accept_encoding: str | None = None
     type: str = "event-stream"
     x_accel_buffering: str = "no"
+    cache_control: str | None = None
     pad: int = 0
     interval_ms: int = 100
     count: int = 20
@@ -98,6 +100,7 @@ class Look:
         headers_at: since the request left, as are the next ones.
         first_byte_at: of the body, coded.
         ticks: in the order in which they came.
+        pieces: of a body whose coding is not undone here, and which therefore has no ticks: when each came, and its bytes.
         hello: what tick 0 said of the app.
         ended: how, as `measure.Exchange` names it.
         ended_at: since the request left.
@@ -118,6 +121,7 @@ class Look:
     headers_at: float | None = None
     first_byte_at: float | None = None
     ticks: tuple[Tick, ...] = ()
+    pieces: tuple[tuple[float, int], ...] = ()
     hello: Mapping[str, object] = field(default_factory=dict)
     ended: str = ""
     ended_at: float = 0.0
@@ -136,6 +140,10 @@ class Look:
     def way(self) -> float:
         """How long the request took to the app, as far as is known: at least half a round trip."""
         return self.connect / 2 if self.queued is None else self.queued
+
+    def nearer(self, seconds: float) -> Look:
+        """Return the same, as if the app were so much nearer."""
+        return replace(self, queued=self.way + seconds)
 
     @property
     def delays(self) -> tuple[float, ...]:

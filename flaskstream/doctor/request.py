@@ -1,7 +1,8 @@
-"""One HTTP/1 request, valid from birth, and its bytes."""
+"""One HTTP request, valid from birth, and its bytes in HTTP/1."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import ssl
 from dataclasses import dataclass
@@ -27,14 +28,15 @@ class Request:
     Args:
         url: http or https; other characters than visible ASCII are to be percent-encoded by the caller.
         headers: pairs, sent in this order.
-        http_version: "1.1" or "1.0": hops treat the two differently.
+        http_version: "1.1", "1.0" or "2": hops treat them differently. "2" needs the package h2; over TLS it is
+            negotiated, in the clear it takes a peer that is known to speak it (RFC 9113 3.3).
         timeout: seconds. The longest wait for the connection, and the longest silence.
         max_seconds: seconds after the connection was tried, when the client leaves whatever comes. `None`: stays.
         max_bytes: the client leaves when it holds more.
-        tls: for https; `None`: certificates are verified as Python does by default.
+        tls: for https; `None`: certificates are verified as Python does by default. What it offers by ALPN is set here.
 
     Raises:
-        InvalidSetting: it cannot be written as an HTTP/1 request; says what was expected and what came.
+        InvalidSetting: it cannot be written as an HTTP request; says what was expected and what came.
     """
 
     url: str
@@ -51,8 +53,10 @@ class Request:
         _check_url(self.url)
         if not _TOKEN.fullmatch(self.method):
             raise InvalidSetting(f"method: expected a name like GET, got {self.method!r}")
-        if self.http_version not in ("1.0", "1.1"):
-            raise InvalidSetting(f'http_version: expected "1.0" or "1.1", got {self.http_version!r}')
+        if self.http_version not in ("1.0", "1.1", "2"):
+            raise InvalidSetting(f'http_version: expected "1.0", "1.1" or "2", got {self.http_version!r}')
+        if self.http_version == "2" and not speaks_http2():
+            raise InvalidSetting('http_version: "2" needs h2 (pip install "flaskstream[http2]")')
         if self.timeout <= 0:
             raise InvalidSetting(f"timeout: expected seconds above 0, got {self.timeout!r}")
         for name, value in self.headers:
@@ -60,7 +64,7 @@ class Request:
                 raise InvalidSetting(f"headers: expected a name and one line of latin-1, got {name!r}: {value!r:.80}")
 
     def encode(self) -> bytes:
-        """Return the bytes of the request, head and body."""
+        """Return the bytes of the request in HTTP/1, head and body."""
         parts = urlsplit(self.url)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         headers = list(self.headers)
@@ -70,6 +74,11 @@ class Request:
             headers.append(("Content-Length", str(len(self.body))))
         lines = [f"{self.method} {target} HTTP/{self.http_version}", *(f"{name}: {value}" for name, value in headers)]
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + (self.body or b"")
+
+
+def speaks_http2() -> bool:
+    """Tell whether the package is there that HTTP/2 needs."""
+    return importlib.util.find_spec("h2") is not None
 
 
 def _check_url(url: str) -> None:

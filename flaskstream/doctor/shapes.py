@@ -11,7 +11,8 @@ from functools import partial
 from statistics import median
 from typing import Callable, Sequence
 
-from flaskstream.doctor.looks import Look, bursts_of
+from flaskstream.doctor.looks import Look, Tick, bursts_of
+from flaskstream.probe_plan import CONTENT_TYPES
 
 PROMPT_SHARE = 0.35
 """A tick that comes within this share of its interval was not held,"""
@@ -23,6 +24,9 @@ SINGLY_SHARE = 0.7
 
 REPLAY_SECONDS = 0.5
 """Nothing can reach the app before it was sent; a busy machine may note the sending that much too late."""
+
+LATE_SHARE = 0.8
+"""Of a body that cannot be decoded: so much of it, in the last part of the time, was held to the end."""
 
 STALL_INTERVALS = 1.5
 STALL_SECONDS = 0.12
@@ -37,16 +41,20 @@ class Shape:
         kind: "unreachable", "not_a_stream", "replayed", "cut", "cut_in_silence", "source_stalled", "streams",
             "held_to_end", "first_block", "one_late", "lagged" or "bursts".
         delay: the median delay of the ticks, in seconds.
-        period: between two bursts, in seconds; 0: there are no two.
+        longest: the longest delay, but for one that the machine may have made.
         size: bytes in a burst; 0: it does not matter.
         ticks: in a burst; 0: likewise.
+        is_even: all bursts have as many ticks, but for a few.
+        first_size: bytes in the first burst.
     """
 
     kind: str
     delay: float = 0.0
-    period: float = 0.0
+    longest: float = 0.0
     size: int = 0
     ticks: int = 0
+    is_even: bool = False
+    first_size: int = 0
 
     @property
     def holds(self) -> bool:
@@ -61,6 +69,8 @@ def shape_of(look: Look) -> Shape:
     """Return the shape of a look."""
     if not look.variant.is_probe:
         return shape_of_arrivals(look)
+    if look.pieces and look.is_answer:
+        return _shape_of_pieces(look)
     for kind, fits in RULES:
         if fits(look):
             return _shape(kind, look)
@@ -68,17 +78,32 @@ def shape_of(look: Look) -> Shape:
 
 
 def _shape(kind: str, look: Look) -> Shape:
-    # The first burst began before the first tick, the last one ends with the stream: neither is a whole one.
-    bursts = look.bursts
-    inner = bursts[1:-1] or bursts
-    gaps = [later.came - earlier.came for earlier, later in zip(bursts, bursts[1:])]
+    bursts = look.bursts[:-1] or look.bursts  # the last one is what the end of the stream let go
+    delays = sorted(look.delays)
+    ticks = round(median(burst.ticks for burst in bursts)) if bursts else 0
+    even = [burst for burst in bursts if burst.ticks == ticks]
     return Shape(
         kind,
         delay=look.median_delay or 0.0,
-        period=median(gaps[1:-1] or gaps) if gaps else 0.0,
-        size=int(median(burst.size for burst in inner)) if inner else 0,
-        ticks=round(median(burst.ticks for burst in inner)) if inner else 0,
+        longest=delays[-2 if len(delays) >= 10 else -1] if delays else 0.0,
+        size=int(median(burst.size for burst in bursts)) if bursts else 0,
+        ticks=ticks,
+        is_even=len(even) >= SINGLY_SHARE * len(bursts),
+        first_size=bursts[0].size if bursts else 0,
     )
+
+
+def _shape_of_pieces(look: Look) -> Shape:
+    """Tell by the arrivals alone: one for each tick, or nearly all at the end."""
+    if look.error:
+        return Shape("cut")
+    variant = look.variant
+    last = [size for came, size in look.pieces if came >= variant.seconds * LATE_SHARE]
+    arrivals = bursts_of([Tick(0, 0.0, 0.0, came, size) for came, size in look.pieces], variant.interval * ALONE_SHARE)
+    if len(arrivals) >= SINGLY_SHARE * variant.count:
+        return Shape("streams")
+    is_late = sum(last) >= LATE_SHARE * sum(size for _, size in look.pieces)
+    return Shape("held_to_end" if is_late else "bursts", delay=variant.seconds / 2, longest=variant.seconds)
 
 
 def prompt_seconds(look: Look) -> float:
@@ -91,7 +116,8 @@ def _unreachable(look: Look) -> bool:
 
 
 def _not_a_stream(look: Look) -> bool:
-    return not look.is_answer or not (look.ticks or look.first_byte_at is None or _is_cut(look))
+    kind = look.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return not look.is_answer or not (look.ticks or kind == CONTENT_TYPES[look.variant.type].partition(";")[0])
 
 
 def _replayed(look: Look) -> bool:
@@ -116,8 +142,7 @@ def _holds_nothing(delays: Sequence[float], look: Look) -> bool:
 
 
 def _streams(look: Look) -> bool:
-    singly = len(look.bursts) >= SINGLY_SHARE * len(look.ticks)
-    return bool(look.ticks) and singly and _holds_nothing(look.delays, look)
+    return _is_singly(look) and _holds_nothing(look.delays, look)
 
 
 def _held_to_end(look: Look) -> bool:
@@ -131,25 +156,30 @@ def _held_to_end(look: Look) -> bool:
 
 def _first_block(look: Look) -> bool:
     """The first ones together and late, the rest as they were sent."""
-    if not look.bursts or look.bursts[0].ticks < 3:
+    bursts = look.bursts
+    if not bursts or bursts[0].ticks < 3:
         return False
-    rest = look.delays[look.bursts[0].ticks :]
-    return len(rest) >= 3 and _holds_nothing(rest, look)
+    rest = look.delays[bursts[0].ticks :]
+    singly = len(bursts) - 1 >= SINGLY_SHARE * len(rest)
+    return len(rest) >= 2 and singly and _holds_nothing(rest, look)
+
+
+def _is_singly(look: Look) -> bool:
+    return bool(look.ticks) and len(look.bursts) >= SINGLY_SHARE * len(look.ticks)
 
 
 def _one_late(look: Look) -> bool:
-    """Each came when the next was sent, however long that was after it."""
+    """Each came when the next was sent, however long that was after it, and not before."""
     lags = [earlier.came - look.way - later.sent for earlier, later in zip(look.ticks, look.ticks[1:])]
-    near = [lag for lag in lags if abs(lag) <= prompt_seconds(look)]
-    return len(lags) >= 3 and len(near) >= SINGLY_SHARE * len(lags)
+    near = [lag for lag in lags if abs(lag) <= look.variant.interval * PROMPT_SHARE]
+    return _is_singly(look) and len(lags) >= 3 and len(near) >= SINGLY_SHARE * len(lags)
 
 
 def _lagged(look: Look) -> bool:
     """Each alone, and all late by the same."""
-    singly = len(look.bursts) >= SINGLY_SHARE * len(look.ticks)
     spread = sorted(look.delays)
     middle = spread[len(spread) // 10 : len(spread) - len(spread) // 10]
-    return singly and middle[-1] - middle[0] <= 2 * prompt_seconds(look)
+    return _is_singly(look) and middle[-1] - middle[0] <= 2 * prompt_seconds(look)
 
 
 RULES: tuple[tuple[str, Callable[[Look], bool]], ...] = (
@@ -159,9 +189,9 @@ RULES: tuple[tuple[str, Callable[[Look], bool]], ...] = (
     ("cut_in_silence", _cut_in_silence),
     ("cut", _is_cut),
     ("source_stalled", _source_stalled),
+    ("first_block", _first_block),
     ("streams", _streams),
     ("held_to_end", _held_to_end),
-    ("first_block", _first_block),
     ("one_late", _one_late),
     ("lagged", _lagged),
 )

@@ -88,19 +88,22 @@ def _usual_wait(first: Look) -> float:
 
 
 def _cut(evidence: Evidence) -> Verdict | None:
-    first = evidence.first
-    if evidence.kind("silence") in ("cut_in_silence", "cut") and evidence.kind("first") != "cut":
-        cut = evidence.looks["silence"]
-        quiet = cut.ended_at - (cut.ticks[-1].came if cut.ticks else 0.0)
-        return Verdict("cut_by_silence", f"the stream was cut after {_ms(quiet)} of silence", "silence")
-    if evidence.kind("first") != "cut":
+    for name, again in (("first", "again"), ("endure", "endure_again")):
+        if evidence.kind(name) == "cut":
+            return _cut_in(evidence, name, again)
+    if evidence.kind("silence") not in ("cut_in_silence", "cut"):
         return None
-    again = evidence.looks.get("again")
-    if again is not None and evidence.kind("again") == "cut" and is_same(first.ended_at, again.ended_at):
-        return Verdict(
-            "cut_by_duration", f"each stream was cut after {_ms(first.ended_at)}, with {first.missing} ticks missing"
-        )
-    return Verdict("truncated", f"the stream ended after {_ms(first.ended_at)}, with {first.missing} ticks missing")
+    cut = evidence.looks["silence"]
+    quiet = cut.ended_at - (cut.ticks[-1].came if cut.ticks else 0.0)
+    return Verdict("cut_by_silence", f"the stream was cut after {_ms(quiet)} of silence", "silence")
+
+
+def _cut_in(evidence: Evidence, name: str, again: str) -> Verdict:
+    look, second = evidence.looks[name], evidence.looks.get(again)
+    told = f"after {_ms(look.ended_at)}, with {look.missing} ticks missing"
+    if second is not None and evidence.kind(again) == "cut" and is_same(look.ended_at, second.ended_at):
+        return Verdict("cut_by_duration", f"each stream was cut {told}", name)
+    return Verdict("truncated", f"the stream ended {told}", name)
 
 
 def _source_stalled(evidence: Evidence) -> Verdict | None:
@@ -113,17 +116,27 @@ def _held(evidence: Evidence) -> Verdict | None:
     kind, first = evidence.kind("first"), evidence.first
     if not evidence.held("first"):
         return None
+    if evidence.timer:
+        return Verdict("bursts_by_time", f"what waits is passed on after {_ms(evidence.timer)}", "slow")
     if evidence.batch_ticks:
         return Verdict("bursts_by_size", f"{evidence.batch_ticks} ticks came at a time, whatever their size", "long")
-    if kind == "one_late":
+    if evidence.is_one_late:
         return Verdict(
             "one_event_late", f"each tick came with the next one, {_ms(first.median_delay or 0.0)} after it was sent"
         )
-    if evidence.timer:
-        return Verdict("bursts_by_time", f"what waits is passed on after {_ms(evidence.timer)}", "slow")
+    if evidence.first_block_bytes:
+        return Verdict(
+            "headers_late", f"nothing came before about {evidence.first_block_bytes} bytes were there", "long"
+        )
     if evidence.buffer_bytes:
-        return Verdict("bursts_by_size", f"about {evidence.buffer_bytes} bytes came at a time", "pad")
+        return Verdict(
+            "bursts_by_size", f"about {evidence.buffer_bytes} bytes came at a time{_to_the_end(evidence)}", "pad"
+        )
     return _held_as(kind, first.median_delay or 0.0, first)
+
+
+def _to_the_end(evidence: Evidence) -> str:
+    return ", which the small ticks did not fill before the end" if evidence.kind("first") == "held_to_end" else ""
 
 
 def _held_as(kind: str, delay: float, look: Look) -> Verdict:

@@ -28,7 +28,12 @@ class Stats:
 
     def share(self) -> None:
         """Make the memory that the processes forked from this one will share. Any number of times."""
-        self._slots = self._slots or Slots()
+        with self._lock:
+            self._slots = self._slots or Slots()
+
+    def join(self) -> None:
+        """Be one of the processes from now on, and not from the first stream on."""
+        self._own_row()
 
     def forget(self) -> None:
         """Be another process from now on: it was forked."""
@@ -73,7 +78,7 @@ class Stats:
         Args:
             size: bytes.
             tokens: in it.
-            source_ms, client_ms: milliseconds for which, since the one before, its source and its client were waited for.
+            source_ms, client_ms: milliseconds for which its source and its client were waited for since the one before.
             is_first: there was none before it, and so no gap.
         """
         row = self._own_row()

@@ -43,7 +43,11 @@ class BodyWrapper:
     """
 
     def __init__(
-        self, app: Any, make: Callable[[Body], Body], coding: str = "", types: tuple[str, ...] = ("text/", "application/x")
+        self,
+        app: Any,
+        make: Callable[[Body], Body],
+        coding: str = "",
+        types: tuple[str, ...] = ("text/", "application/x"),
     ) -> None:
         self._app, self._make, self._coding, self._types = app, make, coding, types
 
@@ -216,6 +220,21 @@ class BlockedHub:
                 json.dumps(list(range(100)))
 
 
+class Transformable:
+    """Takes no-transform away, as an app does that knows nothing of it: then compressors outside of it may bite."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Body:
+        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            kept = [(name, value) for name, value in headers if name.lower() != "cache-control"]
+            return start_response(status, kept, exc_info)
+
+        body: Body = self._app(environ, start)
+        return body
+
+
 class NoStream:
     """Answers everything with a page, as a login in front of an app does."""
 
@@ -250,5 +269,6 @@ WRAPPERS: dict[str, Callable[[Any], Any]] = {
     "plain-only": wrapper(joined, types=("text/plain",)),
     "replaying": Replaying,
     "blocked-hub": BlockedHub,
+    "transformable": Transformable,
     "no-stream": NoStream,
 }

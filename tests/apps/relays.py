@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from flask import Flask, request
 
 from flaskstream import Upstream, create_blueprint
@@ -45,5 +47,9 @@ def create_app(url=settings.upstream or NOWHERE, idle_timeout=settings.idle_time
     @app.route("/")
     def index():
         return "here"
+
+    @app.route("/pid")
+    def pid():
+        return str(os.getpid())
 
     return app

@@ -34,9 +34,7 @@ class Server:
 
 def nginx(location: str = "", http: str = "") -> Server:
     """nginx with a location of these directives; stock without any."""
-    return Server(
-        "nginx", http + "server { listen {listen}; location / { proxy_pass {upstream}; " + location + " } }"
-    )
+    return Server("nginx", http + "server { listen {listen}; location / { proxy_pass {upstream}; " + location + " } }")
 
 
 NGINX_11 = 'proxy_http_version 1.1; proxy_set_header Connection "";'

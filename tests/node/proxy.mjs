@@ -113,14 +113,16 @@ const newest = (write) => {
   };
 };
 
-// Each piece is passed on so many milliseconds after it came: far away, and not held.
-const later = (milliseconds) => (write, ours) => {
-  let ending = 0;
-  return {
-    data: (piece) => setTimeout(() => ours.writableEnded || write(piece), milliseconds),
-    end: () => ending,
-  };
-};
+// Each piece, and the end, is passed on so many milliseconds after it came: far away, and not held.
+function later(milliseconds) {
+  return asking((theirs, ours) => {
+    ours.writeHead(theirs.statusCode, passed(theirs.headers));
+    ours.flushHeaders();
+    theirs.on("data", (piece) => setTimeout(() => ours.write(piece), milliseconds));
+    theirs.on("end", () => setTimeout(() => ours.end(), milliseconds + 1));
+    theirs.on("error", () => ours.destroy());
+  });
+}
 
 // No answer takes longer than this.
 function limited(milliseconds, cut) {
@@ -246,7 +248,9 @@ const PROXIES = {
   "cork-4": () => piecewise(corked(4)),
   newest: () => piecewise(newest),
   "strips-the-mark": () => piecewise((write) => ({ data: write }), "x-accel-buffering"),
-  "40-ms-away": () => piecewise(later(40)),
+  "40-ms-away": () => later(40),
+  "80-ms-away": () => later(80),
+  "250-ms-away": () => later(250),
   "ends-after-2-s": () => limited(2000, (ours) => ours.end()),
   "ends-after-1-s": () => limited(1000, (ours) => ours.end()),
   "cuts-after-1-s": () => limited(1000, (ours) => ours.destroy()),

@@ -3,8 +3,17 @@
 from proxies.apache import ApacheProcess
 from proxies.caddy import CaddyProcess
 from proxies.haproxy import HaproxyProcess
+from proxies.nghttpx import NghttpxProcess
 from proxies.nginx import NginxProcess
 from proxies.node import NodeProcess
 from proxies.process import ProxyProcess
 
-__all__ = ["ApacheProcess", "CaddyProcess", "HaproxyProcess", "NginxProcess", "NodeProcess", "ProxyProcess"]
+__all__ = [
+    "ApacheProcess",
+    "CaddyProcess",
+    "HaproxyProcess",
+    "NghttpxProcess",
+    "NginxProcess",
+    "NodeProcess",
+    "ProxyProcess",
+]

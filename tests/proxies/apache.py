@@ -7,6 +7,7 @@ import pathlib
 from typing import Sequence
 
 import pytest
+
 from proxies.process import ProxyProcess
 
 MODULE_FOLDERS = ("/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/lib/httpd/modules")

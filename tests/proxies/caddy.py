@@ -10,7 +10,6 @@ _CADDY = """
 {
     admin off
     auto_https off
-    persist_config off
     log {
         output stderr
         level ERROR

@@ -6,6 +6,7 @@ import pathlib
 from typing import Sequence
 
 import pytest
+
 from proxies.process import ProxyProcess
 
 NODE = pathlib.Path(__file__).resolve().parent.parent / "node"

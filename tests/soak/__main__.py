@@ -21,14 +21,17 @@ from raw_upstream import Pause, RawUpstream, chunk, head
 from flaskstream.lab.gunicorn import GunicornProcess
 from soak.clients import CHAT, ROUTES, Got, do_something
 from soak.judge import Verdict, judge
-from soak.plays import Play, Repertoire
+from soak.plays import OWN, OWN_PLAY, Play, Repertoire
 from soak.quiet import base_of, leaks, lost_places
 from soak.storm import BLOWS, DEADLY, Storm
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORKERS = 2
-PLACES = 16
+PLACES = 24
 """In each worker: so few that some clients find none."""
+
+OWN_SHARE = 0.1
+"""Of the clients: they ask for a stream of the app's own generator."""
 
 CALM_SHARE = 0.25
 """Of the time, at its end: no worker is hit any more, so that what they then hold has been used for a while."""
@@ -73,6 +76,8 @@ class Record:
 
 def _client(url: str, plays: Repertoire, rng: random.Random, until: float, record: Record) -> None:
     def choose(behaviour: str) -> Got:
+        if rng.random() < OWN_SHARE:
+            return Got(OWN_PLAY, OWN, behaviour)
         return Got(plays.choose(rng), rng.choice(ROUTES), behaviour)
 
     while time.monotonic() < until:
@@ -84,9 +89,10 @@ def _client(url: str, plays: Repertoire, rng: random.Random, until: float, recor
 
 
 def _soak(server: GunicornProcess, plays: Repertoire, seed: int, seconds: float, clients: int) -> tuple[Record, Storm]:
-    record, storm = Record(), Storm(server, random.Random(f"{seed} storm"))
+    stormy = seconds * (1 - CALM_SHARE)
+    record, storm = Record(), Storm(server, random.Random(f"{seed} storm"), stormy)
     until = time.monotonic() + seconds
-    calm = threading.Timer(seconds * (1 - CALM_SHARE), storm.stop)
+    calm = threading.Timer(stormy, storm.stop)
     storm.start()
     calm.start()
     with ThreadPoolExecutor(clients) as pool:
@@ -115,15 +121,53 @@ def _files_in(folder: str) -> list[str]:
     return [f"a temporary file is left: {os.path.join(at, name)}" for at, _, names in os.walk(folder) for name in names]
 
 
-def _print_summary(record: Record, storm: Storm) -> None:
-    click.echo(f"\n{len(record.streams)} streams; blows: {dict(Counter(name for _, name in storm.blows))}\n")
+@dataclass(frozen=True)
+class Outcome:
+    """What a soak gave: all streams, all blows, what was wrong, and the server's log."""
+
+    record: Record
+    storm: Storm
+    wrong: list[str]
+    log: str
+
+
+def _run(upstream: RawUpstream, seed: int, seconds: float, worker: str, clients: int) -> Outcome:
+    plays = Repertoire(random.Random(seed), upstream)
+    holds = Play(upstream.plays(head("chunked"), *[chunk(said("word ")), Pause(0.5)] * 60), "holds")
+    with _server(upstream.url, worker) as server:
+        server.wait_until_it_answers()
+        _warm_up(server, plays)
+        base = base_of(server, upstream.url)
+        record, storm = _soak(server, plays, seed, seconds, clients)
+        wrong = record.wrong(storm)
+        try:
+            wrong += leaks(server, upstream.url, base) + lost_places(server, holds, PLACES)
+        except OSError as error:
+            wrong.append(f"gunicorn does not answer any more: {error!r}; its log ends: {server.errors()[-2000:]}")
+    return Outcome(record, storm, wrong, server.errors())
+
+
+def _server(upstream: str, worker: str) -> GunicornProcess:
+    settings = {**SETTINGS, "upstream": upstream}
+    arguments, config = ("--workers", str(WORKERS)), f"soak/gunicorn_{worker}.py"
+    return GunicornProcess(settings, arguments, app="soak.worker_app:app", config=config, folder=TESTS)
+
+
+def _print(outcome: Outcome) -> None:
+    blows = Counter(name for _, name in outcome.storm.blows)
+    click.echo(f"\n{len(outcome.record.streams)} streams; blows: {dict(blows)}\n")
     for title, key in (
         ("ends", lambda got, verdict: verdict.end),
         ("clients", lambda got, verdict: got.behaviour),
         ("upstreams", lambda got, verdict: got.play.kind),
     ):
-        counts = Counter(key(got, verdict) for got, verdict in record.streams)
+        counts = Counter(key(got, verdict) for got, verdict in outcome.record.streams)
         click.echo(f"{title}: " + ", ".join(f"{name} {count}" for name, count in counts.most_common()))
+    for line in outcome.wrong[:SHOWN]:
+        click.echo(f"WRONG: {line}")
+        for stream_id in re.findall(r'"id": ?"(\w+)"', line):
+            about = [logged for logged in outcome.log.splitlines() if stream_id in logged]
+            click.echo("".join(f"       {logged}\n" for logged in about), nl=False)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -136,37 +180,15 @@ def main(seconds: float, seed: int | None, worker: str, clients: int) -> None:
     seed = random.randrange(10**6) if seed is None else seed
     click.echo(f"seed {seed}, {worker}, {clients} clients, {seconds:g} s")
     upstream = RawUpstream()
-    plays = Repertoire(random.Random(seed), upstream)
-    holds = Play(upstream.plays(head("chunked"), *[chunk(said("word ")), Pause(0.5)] * 60), "holds")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TMPDIR"] = folder  # the server's
-        server = GunicornProcess(
-            {**SETTINGS, "upstream": upstream.url},
-            ("--workers", str(WORKERS)),
-            app="soak.worker_app:app",
-            config=f"soak/gunicorn_{worker}.py",
-            folder=TESTS,
-        )
-        with server:
-            server.wait_until_it_answers()
-            _warm_up(server, plays)
-            base = base_of(server, upstream.url)
-            record, storm = _soak(server, plays, seed, seconds, clients)
-            found = record.wrong(storm)
-            try:
-                found += leaks(server, upstream.url, base) + lost_places(server, holds, PLACES)
-            except OSError as error:
-                found.append(f"gunicorn does not answer any more: {error!r}; its log ends: {server.errors()[-2000:]}")
-        upstream.close()
-        found += _files_in(folder)
-    _print_summary(record, storm)
-    log = server.errors()
-    for line in found[:SHOWN]:
-        click.echo(f"WRONG: {line}")
-        for stream_id in re.findall(r'"id": ?"(\w+)"', line):
-            click.echo("".join(f"       {logged}\n" for logged in log.splitlines() if stream_id in logged), nl=False)
-    click.echo(f"{len(found)} things were wrong (seed {seed})" if found else "nothing was wrong, and nothing is left")
-    sys.exit(1 if found else 0)
+        outcome = _run(upstream, seed, seconds, worker, clients)
+        outcome.wrong.extend(_files_in(folder))
+    upstream.close()
+    _print(outcome)
+    count = len(outcome.wrong)
+    click.echo(f"{count} things were wrong (seed {seed})" if count else "nothing was wrong, and nothing is left")
+    sys.exit(1 if count else 0)
 
 
 if __name__ == "__main__":

@@ -74,6 +74,11 @@ class Client:
         self._most = most
         self._buffer = bytearray()
 
+    @property
+    def seen(self) -> bytes:
+        """What came, and is no part of an answer yet."""
+        return bytes(self._buffer)
+
     def ask(self, *gots: Got) -> None:
         self.socket.sendall(b"".join(_request(got) for got in gots))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conftest import API_KEY
-from relay_client import CHAT
+from relay_client import COMPLETIONS
 
 from soak.clients import Got
 
@@ -38,7 +38,7 @@ def judge(got: Got) -> Verdict:
         return Verdict("left") if got.left else Verdict("no answer", unexpected=got.failure)
     if got.status != 200:
         return _of_status(got)
-    return _of_events(got) if got.route == CHAT else _of_faithful(got)
+    return _of_faithful(got) if got.route == COMPLETIONS else _of_events(got)
 
 
 def _of_status(got: Got) -> Verdict:

@@ -17,6 +17,10 @@ PAUSES = 8
 WORDS = ("word ", "naïve ", "日本 ", "\u2028", '"', "data: ", "\\n", "😀", "[DONE]", "event: done ")
 """Also such as a careless reader mistakes for something else."""
 
+OWN = "/soak/own"
+OWN_WORDS = [f"{number} " for number in range(40)]
+"""A route that asks no upstream, and what its generator says."""
+
 
 @dataclass(frozen=True)
 class Play:
@@ -24,7 +28,7 @@ class Play:
 
     Attributes:
         model: the name that is asked for.
-        kind: one of `KINDS`.
+        kind: one of `KINDS`, or that of `OWN_PLAY`.
         text: all that the upstream would say.
         is_whole: it says all of it, and that this is the end; `None`: which of the two is a matter of taste.
         status: of its answer; no 2xx, if there is no stream of events.
@@ -35,6 +39,9 @@ class Play:
     text: str = ""
     is_whole: bool | None = False
     status: int = 200
+
+
+OWN_PLAY = Play("", "own generator", "".join(OWN_WORDS), True)
 
 
 @dataclass(frozen=True)

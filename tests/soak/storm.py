@@ -15,8 +15,14 @@ BLOWS = ("SIGKILL", "SIGTERM", "SIGHUP")
 DEADLY = ("SIGKILL",)
 """Only this one may cut a stream without a word."""
 
-PAUSE_SECONDS = (0.5, 9.0)
-"""Between two blows: from the next one before the last is over, to a calm in which nothing has an excuse."""
+SHORTEST_PAUSE_SECONDS = 0.5
+"""Between two blows: the next one falls before the last is over."""
+
+LONGEST_PAUSE_SECONDS = 9.0
+"""A calm in which nothing has an excuse."""
+
+LEAST_BLOWS = 4
+"""Also in a short storm."""
 
 REACH_SECONDS = 5.5
 """For so long after a blow a stream may end by it: the graceful timeout, and some for a busy machine."""
@@ -30,12 +36,18 @@ def workers_of(master: int) -> list[int]:
 class Storm:
     """Blows that fall from `start` until `stop`.
 
+    Args:
+        server: whom they hit.
+        rng: makes them up.
+        seconds: how long the storm will last.
+
     Attributes:
         blows: when each fell, in seconds of the monotonic clock, and what it was.
     """
 
-    def __init__(self, server: GunicornProcess, rng: random.Random) -> None:
+    def __init__(self, server: GunicornProcess, rng: random.Random, seconds: float) -> None:
         self._server = server
+        self._longest_pause = min(LONGEST_PAUSE_SECONDS, max(SHORTEST_PAUSE_SECONDS, seconds / LEAST_BLOWS))
         self._rng = rng
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._blow_on, daemon=True)
@@ -53,7 +65,7 @@ class Storm:
         return any(began_at - REACH_SECONDS <= at <= ended_at for at, name in self.blows if name in names)
 
     def _blow_on(self) -> None:
-        while not self._stopped.wait(self._rng.uniform(*PAUSE_SECONDS)):
+        while not self._stopped.wait(self._rng.uniform(SHORTEST_PAUSE_SECONDS, self._longest_pause)):
             self._blow()
 
     def _blow(self) -> None:

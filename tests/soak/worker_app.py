@@ -15,6 +15,7 @@ from flaskstream.app import create_app
 from flaskstream.native import is_patched
 from flaskstream.open_streams import OPEN_STREAMS
 from flaskstream.upstream_pool import FreshAdapter
+from soak.plays import OWN, OWN_WORDS
 
 app = create_app()
 
@@ -27,18 +28,20 @@ def _count(more: int) -> None:
         _generators["open"] += more
 
 
-@app.route("/soak/own")
+@app.route(OWN, methods=["POST"])
 @event_stream(heartbeat=0.2)
-def own() -> Iterator[str]:
+def own() -> Iterator[Any]:
     """A generator that a user might write: it sleeps, it has a cleanup, and that takes its time."""
     _count(1)
     try:
-        for number in range(40):
+        for word in OWN_WORDS:
             time.sleep(0.02)
-            yield str(number)
+            yield {"t": word}
     finally:
-        time.sleep(0.02)
-        _count(-1)
+        try:
+            time.sleep(0.02)
+        finally:  # a client may leave while this ends by itself, and under gevent that sleep is interrupted as well
+            _count(-1)
 
 
 @app.route("/soak/held")
@@ -50,11 +53,16 @@ def held() -> Any:
         held={
             "streams": len(OPEN_STREAMS),
             "generators": _generators["open"],
-            "pump threads": sum(thread.name == "flaskstream-pump" for thread in threading.enumerate()),
+            "pump threads": _count_threads("flaskstream-pump"),
+            "threads of the kit": _count_threads("flaskstream-"),
             "greenlets": _count_greenlets(),
         },
         idle_connections=sum(map(_idle_connections, _of_type(FreshAdapter))),
     )
+
+
+def _count_threads(prefix: str) -> int:
+    return sum(thread.name.startswith(prefix) for thread in threading.enumerate())
 
 
 def _count_greenlets() -> int:

@@ -10,7 +10,7 @@ import time
 from typing import Any, Callable, Iterator
 
 from flaskstream.doctor.check.log import Log
-from flaskstream.doctor.check.places import KIT, STDLIB, Place, caller, kind_of, place_of_code, place_of_frame
+from flaskstream.doctor.check.places import Place, caller, kind_of, place_of_code, place_of_frame, reader
 from flaskstream.doctor.coding import ContentDecoder, content_decoder
 from flaskstream.doctor.wire import MalformedResponse
 
@@ -61,7 +61,7 @@ class Boundary:
 
     def __next__(self) -> Any:
         if self._pieces is None:
-            self._log.say("pulled", boundary=self.number, by=caller((KIT, STDLIB))[0])
+            self._log.say("pulled", boundary=self.number, by=reader())
             self._pieces = iter(self.body)
         try:
             piece = next(self._pieces)

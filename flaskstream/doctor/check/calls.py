@@ -1,4 +1,4 @@
-"""What is watched outside of the body while the request runs: prints, loops, upstreams that are read whole, refusals."""
+"""What is watched beside the body while the request runs: prints, loops, upstreams read whole, and refusals."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import contextlib
 import logging
 import re
 import sys
+from threading import get_ident
 from typing import Any, Iterator
 
 from flaskstream.doctor.check.log import Log
-from flaskstream.doctor.check.places import Place, caller
+from flaskstream.doctor.check.places import KIT, Place, caller, kind_of
 
 STREAM_TYPES = ("text/event-stream", "application/x-ndjson")
 """What an upstream sends that streams."""
 
 
 @contextlib.contextmanager
-def watching_calls(log: Log) -> Iterator[WatchedStdout]:
-    """Watch while the block runs; returns what stands in the place of `sys.stdout`."""
+def watching_calls(log: Log) -> Iterator[None]:
+    """Watch while the block runs."""
     stdout = sys.stdout
     watched = WatchedStdout(stdout, log)
     refusals = _Refusals(log)
     with contextlib.ExitStack() as stack:
-        sys.stdout = watched  # type: ignore[assignment]
+        sys.stdout = watched
         stack.callback(setattr, sys, "stdout", stdout)
         kit = logging.getLogger("flaskstream.unbuffered")
         kit.addHandler(refusals)
@@ -30,7 +31,7 @@ def watching_calls(log: Log) -> Iterator[WatchedStdout]:
         for module, name, watch in (("asyncio", "run", _watched_loop), ("requests", "Session.send", _watched_send)):
             if module in sys.modules:
                 stack.enter_context(_replaced(sys.modules[module], name, watch, log))
-        yield watched
+        yield
         watched.settle()
 
 
@@ -76,24 +77,23 @@ class WatchedStdout:
     def __init__(self, out: Any, log: Log) -> None:
         self._out = out
         self._log = log
-        self._waiting: Place | None = None
-        self._told: set[Place] = set()
+        self._waiting: dict[tuple[int, Place], None] = {}
 
     def write(self, text: str) -> Any:
         is_sent = getattr(self._out, "line_buffering", False) or getattr(self._out, "write_through", False)
-        if text.strip() and not is_sent:
-            self._waiting = caller()[0] or self._waiting
+        place = None if is_sent or not text.strip() else caller()[0]
+        if place is not None:
+            self._waiting[get_ident(), place] = None
         return self._out.write(text)
 
     def flush(self) -> None:
-        self._waiting = None
+        thread = get_ident()  # of another one the flush may be about to come
+        self._waiting = {key: None for key in self._waiting if key[0] != thread}
         self._out.flush()
 
     def settle(self) -> None:
-        """The stream goes on: what has not been flushed by now waits for the buffer to be full."""
-        place, self._waiting = self._waiting, None
-        if place is not None and place not in self._told:
-            self._told.add(place)
+        """Write down what has not been flushed by now: it waits until the buffer is full."""
+        for place in dict.fromkeys(place for _, place in self._waiting):
             self._log.say("unflushed", place=place)
 
     def __getattr__(self, name: str) -> Any:
@@ -109,7 +109,7 @@ class _Refusals(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         place, through = read_refusal(record.getMessage())
-        if place is not None:
+        if place is not None and kind_of(place.file) != KIT:  # else it was a loop, and the boundary has told
             self._log.say("guarded", place=place, through=through, phase="hooks")
 
 

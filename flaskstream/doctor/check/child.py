@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flaskstream.doctor.check.boundary import place_of_error
 from flaskstream.doctor.check.imports import ImportWatch
 from flaskstream.doctor.check.log import Log
 from flaskstream.doctor.check.places import KIT, OWN, STDLIB, Place, frames_from, kind_of, place_of_frame
 from flaskstream.doctor.check.question import BROWSER_CODINGS, Question
+
+if TYPE_CHECKING:
+    import threading
 
 PATIENCE_SECONDS = 2.0
 """Beyond the seconds of the question: for what a layer does when the stream has ended."""
@@ -40,7 +42,7 @@ def main(descriptor: int) -> None:
 
 
 def _check(question: Question, log: Log) -> None:
-    app, watch = _load(question, log), ImportWatch()
+    app = _load(question, log)
     if app is None:
         return
     from flaskstream.doctor.check.flask_app import watch_flask
@@ -56,7 +58,6 @@ def _check(question: Question, log: Log) -> None:
             look_at_view(flask, question.path.partition("?")[0], question.method, log)
         watch_flask(flask, stage)
     log.say("found", flask=[flask.name for flask in apps], debug=any(flask.debug for flask in apps))
-    del watch
     if question.path:
         _run(probe, stage, question, log)
 
@@ -75,13 +76,15 @@ def _load(question: Question, log: Log) -> Any:
     except BaseException as error:  # SystemExit too: so gunicorn gives up
         log.say("not_loaded", error=f"{type(error).__name__}: {error}", at=place_of_error(error))
     watch.stop()
-    look_at_tls(log, watch)
+    look_at_tls(log, watch, app is not None)
     look_at_modules(log, watch)
     return app
 
 
 def _run(probe: Any, stage: Any, question: Question, log: Log) -> None:
-    """Run the request as a browser sends it; and where something may have held it, once more without codings."""
+    """Run the request in a thread, which is a greenlet where gevent has patched, as it is in a worker."""
+    import threading
+
     from flaskstream.doctor.check.call import run_request
     from flaskstream.doctor.check.calls import watching_calls
 
@@ -91,8 +94,7 @@ def _run(probe: Any, stage: Any, question: Question, log: Log) -> None:
 
     def work() -> None:
         where.append(_current())
-        with watching_calls(log) as stdout:
-            stage.stdout = stdout
+        with watching_calls(log):
             run_request(probe, stage, question, codings)
         over.set()
 

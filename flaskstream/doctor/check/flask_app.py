@@ -7,7 +7,7 @@ import inspect
 from typing import Any, Callable
 
 from flaskstream.doctor.check.boundary import Boundary
-from flaskstream.doctor.check.places import Place, place_of
+from flaskstream.doctor.check.places import OWN, Place, kind_of, place_of
 from flaskstream.doctor.check.stage import HOOKS, SERVE, VIEW, Stage
 from flaskstream.doctor.check.view_profile import Generator, ViewProfile
 
@@ -53,9 +53,8 @@ class _Watch:
             streamed=is_streamed,
             file=is_file,
             mimetype=response.mimetype,
-            whole_stream=not is_streamed and not is_file and response.mimetype in STREAM_TYPES,
+            whole_stream=not is_streamed and not is_file and _is_whole_stream(response),
             joined=joined and {"place": joined.place, "taken_at": joined.taken_at, "pieces": joined.pieces},
-            fallback=response.status_code,
         )
         if is_streamed:
             response.response = self._stage.make_source(response.response, is_guarded)
@@ -70,14 +69,12 @@ class _Watch:
 
     def _joined(self, response: Any) -> Generator | None:
         """Return the generator that the view ran to make this body, if there is one."""
-        if not isinstance(response.response, (list, tuple)):
-            return None
-        body = b"".join(piece.encode() if isinstance(piece, str) else piece for piece in response.response)
-        ran = self._profile.generators
+        body, ran = _whole(response), self._profile.generators
         same = [generator for generator in ran if body and generator.data == body]
-        if not same and response.mimetype in STREAM_TYPES:
-            same = [generator for generator in ran if generator.pieces > 1]
-        return same[0] if same else None
+        if not same and _is_whole_stream(response):
+            same = ran
+        own = [generator for generator in same if kind_of(generator.place.file) == OWN]
+        return next(iter([*own, *same]), None)
 
     def process_response(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._stage.phase = HOOKS
@@ -114,3 +111,18 @@ class _Watch:
         )
         if streamed and self._stage.source is not None:
             response.response = self._stage.make_boundary(response.response, "hook", name, place, coding)
+
+
+def _whole(response: Any) -> bytes:
+    """Return the body of a response that is not streamed."""
+    if not isinstance(response.response, (list, tuple)):
+        return b""
+    return b"".join(piece.encode() if isinstance(piece, str) else piece for piece in response.response)
+
+
+def _is_whole_stream(response: Any) -> bool:
+    """Tell whether the body is several events, or lines, that are there all at once."""
+    if response.mimetype not in STREAM_TYPES:
+        return False
+    body = _whole(response)
+    return body.count(b"\n\n" if response.mimetype == STREAM_TYPES[0] else b"\n") > 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import os
 import sys
 import sysconfig
@@ -76,15 +77,20 @@ def place_of_code(code: CodeType) -> Place:
     return Place(os.path.abspath(code.co_filename), code.co_firstlineno, _name(code))
 
 
+def as_function(value: Any) -> Any:
+    """Return the function behind a callable: what is wrapped, a partial's, a method's, that of an object's class."""
+    value = inspect.unwrap(value)
+    while isinstance(value, functools.partial):
+        value = inspect.unwrap(value.func)
+    value = getattr(value, "__func__", value)
+    if not inspect.isfunction(value) and callable(value) and not inspect.isclass(value):
+        value = inspect.unwrap(type(value).__call__)
+    return value
+
+
 def place_of(function: Any) -> Place | None:
     """Return where a callable is written; `None`, if that is not in Python."""
-    function = inspect.unwrap(function)
-    while hasattr(function, "func"):  # functools.partial
-        function = function.func
-    function = getattr(function, "__func__", function)
-    if not hasattr(function, "__code__"):
-        call = getattr(type(function), "__call__", None)
-        function = inspect.unwrap(call) if hasattr(call, "__code__") else function
+    function = as_function(function)
     code = getattr(function, "__code__", None)
     if code is None:
         return None
@@ -111,3 +117,20 @@ def caller(skip: tuple[str, ...] = (KIT, FRAMEWORK, STDLIB)) -> tuple[Place | No
             return place_of_frame(frame), through
         through = frame.f_code.co_name if kind == FRAMEWORK else through
     return None, through
+
+
+def reader() -> Place | None:
+    """Return the line that reads from the boundary whose code calls this: the nearest one that is not of Flask.
+
+    Where there is none before the next boundary, it is Flask that reads. `None`: it is this check.
+    """
+    frames = frames_from(sys._getframe(1))
+    within = itertools.dropwhile(lambda frame: kind_of(frame.f_code.co_filename) == KIT, frames)
+    of_flask = None
+    for frame in itertools.takewhile(lambda frame: kind_of(frame.f_code.co_filename) != KIT, within):
+        kind = kind_of(frame.f_code.co_filename)
+        if kind in (OWN, PACKAGE):
+            return place_of_frame(frame)
+        if kind == FRAMEWORK and of_flask is None:
+            of_flask = place_of_frame(frame)
+    return of_flask

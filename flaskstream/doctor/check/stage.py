@@ -36,9 +36,7 @@ class Stage:
     def make_source(self, body: Any, is_guarded: bool) -> Source:
         """Return the boundary around what the view made."""
         number = self._number()
-        self.source = Source(
-            self.log, number, body, is_guarded, lambda: self.phase, self._pieces, self._seconds
-        )
+        self.source = Source(self.log, number, body, is_guarded, lambda: self.phase, self._pieces, self._seconds)
         self.log.say("layer", boundary=number, of="view", name="", place=None, guarded=is_guarded)
         return self.source
 

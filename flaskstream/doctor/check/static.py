@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 import textwrap
 from typing import Any, Iterator
 
 from flaskstream.doctor.check.log import Log
-from flaskstream.doctor.check.places import FRAMEWORK, KIT, OWN, PACKAGE, Place, kind_of, place_of
+from flaskstream.doctor.check.places import FRAMEWORK, KIT, OWN, PACKAGE, Place, as_function, kind_of, place_of
 
 READERS = frozenset(
     {
@@ -52,11 +51,7 @@ def look_at_view(app: Any, path: str, method: str, log: Log) -> None:
 
 def _tree(function: Any) -> ast.AST | None:
     """Return the syntax tree of a function, with the line numbers of its file; `None`: there is no source."""
-    function = inspect.unwrap(function)
-    while isinstance(function, functools.partial):
-        function = inspect.unwrap(function.func)
-    if not inspect.isfunction(function) and not inspect.ismethod(function):
-        function = getattr(type(function), "__call__", function)
+    function = as_function(function)
     try:
         lines, first = inspect.getsourcelines(function)
         tree = ast.parse(textwrap.dedent("".join(lines)))
@@ -88,8 +83,8 @@ def _is_wrapped_by_the_kit(view: Any) -> bool:
     return code is not None and kind_of(code.co_filename) == KIT
 
 
-def _reads(function: Any) -> list[Place]:
-    """Return the lines of a hook that would read a body; none, if it asks first whether it is streamed."""
+def _reads(function: Any) -> list[tuple[str, Place]]:
+    """Return what a hook takes that would read a body, and where; nothing, if it asks first whether it is streamed."""
     place, tree = place_of(function), _tree(function)
     if place is None or tree is None or kind_of(place.file) != OWN:  # what a package does, a run shows
         return []
@@ -98,7 +93,7 @@ def _reads(function: Any) -> list[Place]:
         return []
     response = _first_argument(tree)
     return [
-        Place(place.file, node.lineno, node.attr)
+        (node.attr, Place(place.file, node.lineno, place.function))
         for node in attributes
         if node.attr in READERS and isinstance(node.value, ast.Name) and node.value.id == response
     ]

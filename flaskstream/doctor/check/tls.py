@@ -9,9 +9,12 @@ from flaskstream.doctor.check.imports import ImportWatch
 from flaskstream.doctor.check.log import Log
 
 
-def look_at_tls(log: Log, watch: ImportWatch) -> None:
-    """Write down whether TLS contexts can be built, and which modules hold what gevent has replaced."""
-    holders = _holders()
+def look_at_tls(log: Log, watch: ImportWatch, is_loaded: bool) -> None:
+    """Write down whether TLS contexts can be built, and which modules hold what gevent has replaced.
+
+    Where the app was not loaded, perhaps since the config has refused to patch so late: those that would hold it.
+    """
+    holders = _holders(*_original_and_replaced()) if is_loaded else _holders(_current(), None)
     errors = [error for error in (_try_context(kind) for kind in _contexts(holders)) if error]
     log.say(
         "tls",
@@ -20,21 +23,22 @@ def look_at_tls(log: Log, watch: ImportWatch) -> None:
     )
 
 
-def _original() -> Any:
-    """Return the `SSLContext` that gevent has replaced, or `None`."""
+def _current() -> Any:
+    return getattr(sys.modules.get("ssl"), "SSLContext", None)
+
+
+def _original_and_replaced() -> tuple[Any, Any]:
+    """Return the `SSLContext` that gevent has replaced, and what is there now; `None` twice, if it has not."""
     monkey = sys.modules.get("gevent.monkey")
     if monkey is None or not monkey.is_module_patched("ssl"):
-        return None
-    original = monkey.get_original("ssl", "SSLContext")
-    return None if original is getattr(sys.modules["ssl"], "SSLContext", None) else original
+        return None, None
+    return monkey.get_original("ssl", "SSLContext"), _current()
 
 
-def _holders() -> dict[str, type]:
-    original = _original()
-    if original is None:
-        return {}
-    replaced = sys.modules["ssl"].SSLContext
+def _holders(original: Any, replaced: Any) -> dict[str, type]:
     found: dict[str, type] = {}
+    if original is None or original is replaced:
+        return found
     for name, module in list(sys.modules.items()):
         if name == "ssl" or name.split(".")[0] == "gevent":
             continue
@@ -44,9 +48,9 @@ def _holders() -> dict[str, type]:
     return found
 
 
-def _is_unpatched(value: type, original: type, replaced: type) -> bool:
+def _is_unpatched(value: type, original: type, replaced: type | None) -> bool:
     try:
-        return issubclass(value, original) and not issubclass(value, replaced)
+        return issubclass(value, original) and not (replaced and issubclass(value, replaced))
     except TypeError:  # a class that does not let itself be asked
         return False
 

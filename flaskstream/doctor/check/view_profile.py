@@ -12,7 +12,17 @@ import sys
 from types import CodeType, FrameType
 from typing import Any, Iterator
 
-from flaskstream.doctor.check.places import KIT, OWN, STDLIB, Place, kind_of, place_of_code, place_of_frame
+from flaskstream.doctor.check.places import (
+    FRAMEWORK,
+    KIT,
+    OWN,
+    STDLIB,
+    Place,
+    frames_from,
+    kind_of,
+    place_of_code,
+    place_of_frame,
+)
 
 MOST_BYTES = 1024 * 1024
 """How much of a generator's pieces is kept, to compare them with the body."""
@@ -87,5 +97,7 @@ class ViewProfile:
             return
         if id(frame) in self._generators:  # of one that has gone
             self._done.append(self._generators[id(frame)])
+        behind = (one for one in frames_from(taker) if kind_of(one.f_code.co_filename) not in (FRAMEWORK, STDLIB, KIT))
+        taker = next(behind, taker)
         is_own = OWN in (kind_of(code.co_filename), kind_of(taker.f_code.co_filename))
         self._generators[id(frame)] = Generator(code, place_of_frame(taker), is_own)

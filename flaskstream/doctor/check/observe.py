@@ -1,0 +1,89 @@
+"""Ask the child, and hand on what it wrote, however it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from typing import IO, Any, Dict, List
+
+from flaskstream.doctor.check.child import PATIENCE_SECONDS
+from flaskstream.doctor.check.question import Question
+
+Lines = List[Dict[str, Any]]
+
+LOAD_SECONDS = 60.0
+"""How long an app may take to load: a large one, on a machine that is busy with others."""
+
+ERROR_BYTES = 2000
+"""How much of the end of the child's stderr is kept."""
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+# The child finds this same package, and then nothing more through it: the app's own modules come first, as in gunicorn.
+_START = """
+import sys
+sys.path.insert(0, {root!r})
+import flaskstream.doctor.check.child as child
+sys.path.remove({root!r})
+child.main({descriptor})
+"""
+
+
+def observe(question: Question, load_seconds: float = LOAD_SECONDS) -> Lines:
+    """Return what a fresh child wrote down, in its order, and a last line `child`: whether it was killed, its stderr.
+
+    Its stdout is a file, and so is buffered as under a log collector.
+
+    Args:
+        question: what it is asked.
+        load_seconds: after so many, and those of the question, it is killed.
+    """
+    ours, theirs = os.pipe()
+    with open(ours, "rb", 0) as pipe, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        code = _START.format(root=_ROOT, descriptor=theirs)
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=out, stderr=errors, pass_fds=[theirs]
+        )
+        os.close(theirs)
+        try:
+            _ask(process, question)
+            text, is_whole = _read(pipe, load_seconds + question.seconds + PATIENCE_SECONDS)
+        finally:
+            process.kill()
+            process.wait()
+        lines = [json.loads(line) for line in text.split(b"\n")[:-1]]
+        return [*lines, {"kind": "child", "killed": not is_whole, "stderr": _end_of(errors)}]
+
+
+def _ask(process: subprocess.Popen[bytes], question: Question) -> None:
+    assert process.stdin is not None
+    with process.stdin as stdin:
+        try:
+            stdin.write(question.to_json().encode() + b"\n")
+            stdin.flush()
+        except BrokenPipeError:  # it died at its start: what it wrote says why
+            pass
+
+
+def _read(pipe: IO[bytes], seconds: float) -> tuple[bytes, bool]:
+    """Return what came until the end of the pipe or of the time, and whether it was that of the pipe."""
+    text, deadline = b"", time.monotonic() + seconds
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    while poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+        data = pipe.read(65536)
+        if not data:
+            return text, True
+        text += data
+    return text, False
+
+
+def _end_of(file: IO[bytes]) -> str:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - ERROR_BYTES, 0))
+    return file.read().decode("utf-8", "replace")

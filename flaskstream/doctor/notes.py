@@ -1,0 +1,87 @@
+"""What is worth knowing of a hop besides its verdict: a table. Pure."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Callable
+
+from flaskstream.doctor.evidence import Evidence
+
+SLOW_TO_NOTICE = 1.5
+"""Seconds after which a client's going has become expensive: an answer is paid for by the token."""
+
+FAT_EVENT_BYTES = 45
+FAT_EVENT_GAP = 0.25
+"""Tokens of a model are a few bytes, many in a second; events like these are sentences, or no tokens at all."""
+
+
+def notes_of(evidence: Evidence) -> tuple[str, ...]:
+    """Return sentences."""
+    return tuple(note for rule in RULES for note in [rule(evidence)] if note)
+
+
+def _leaving(evidence: Evidence) -> str:
+    look = evidence.looks.get("leave")
+    if look is None or not look.is_answer or len(look.ticks) < (look.variant.leave_after or 0):
+        return ""
+    if look.left_noticed is None:
+        return "the app was not told within 2 s that the client had left: the answer goes on, and is paid for"
+    if look.left_noticed > SLOW_TO_NOTICE:
+        return f"the app was told {look.left_noticed:.1f} s late that the client had left"
+    return ""
+
+
+def _held_where_the_first_streams(look: str, sentence: str) -> Callable[[Evidence], str]:
+    def rule(evidence: Evidence) -> str:
+        return sentence if evidence.streamed("first") and evidence.held(look) else ""
+
+    return rule
+
+
+def _transformable(evidence: Evidence) -> str:
+    if not evidence.held("transformable") or not evidence.streamed("browser"):
+        return ""
+    coding = evidence.looks["transformable"].coding
+    return f"a stream that does not say Cache-Control: no-transform is held here, in {coding}; the kit's says it"
+
+
+def _text(evidence: Evidence) -> str:
+    is_other = evidence.held("first") and evidence.streamed("plain") and evidence.first.coding == "identity"
+    return "text/plain streams where text/event-stream is held" if is_other else ""
+
+
+def _far(evidence: Evidence) -> str:
+    return (
+        f"the app is {evidence.distance * 1000:.0f} ms away: nothing holds, it takes that long"
+        if evidence.distance
+        else ""
+    )
+
+
+def _fat_events(evidence: Evidence) -> str:
+    if evidence.first.variant.is_probe:
+        return ""
+    ticks = evidence.first.ticks[:-1]  # the last one is the end
+    gaps = [later.came - earlier.came for earlier, later in zip(ticks, ticks[1:])]
+    if not gaps or median(gaps) < FAT_EVENT_GAP or median([tick.size for tick in ticks]) < FAT_EVENT_BYTES:
+        return ""
+    size = median([tick.size for tick in ticks])
+    return (
+        f"an event holds about {size:.0f} bytes, and one comes every {median(gaps):.1f} s: if its source says tokens,"
+        " the view collects them (token_accumulator)"
+    )
+
+
+RULES: tuple[Callable[[Evidence], str], ...] = (
+    _leaving,
+    _fat_events,
+    _far,
+    _held_where_the_first_streams("post", "GET streams, POST is held"),
+    _held_where_the_first_streams(
+        "unmarked", "a stream that does not say X-Accel-Buffering: no is held here; the kit's says it"
+    ),
+    _transformable,
+    _held_where_the_first_streams("plain", "text/plain is held where text/event-stream streams"),
+    _held_where_the_first_streams("ndjson", "application/x-ndjson is held where text/event-stream streams"),
+    _text,
+)
