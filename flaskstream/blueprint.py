@@ -15,7 +15,7 @@ from flaskstream.errors import FlaskStreamError, InvalidSetting
 from flaskstream.guard import MAX_BODY_BYTES, Authorize, Guard, refusal
 from flaskstream.options import StreamOptions
 from flaskstream.probe import add_probe
-from flaskstream.relay import Relay
+from flaskstream.relay import Headers, Relay
 from flaskstream.response import error_response, respond, streaming
 from flaskstream.stats import STATS
 from flaskstream.stats.figures import PROMETHEUS_TYPE, as_json, as_prometheus
@@ -146,11 +146,17 @@ def _add_faithful(blueprint: Blueprint, path: str, relay: Relay, options: Stream
         if not payload.get("stream"):
             return _whole_answer(relay, payload, own)
         headers: dict[str, str] = {}
+
+        def take(told: Headers) -> None:
+            headers.clear()  # those of an answer that broke off, and was asked for again
+            headers.update(told)
+
         carrier = Carrier(keep_request=False)
-        blocks = carrier.call_view(relay.blocks, payload, headers.update, own)
+        blocks = carrier.call_view(relay.blocks, payload, take, own)
         response = respond(blocks, carrier, FaithfulWire(relay.dialect, options.heartbeat_form), options)
         for name, value in list(headers.items()):  # those of an upstream slower than the status grace come too late
-            response.headers.add(name, value)
+            if response.status_code == 200 or name not in response.headers:  # an error brings its own
+                response.headers.add(name, value)
         return response
 
 

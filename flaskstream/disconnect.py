@@ -150,6 +150,16 @@ def _call_when_readable(epoll: Any, callback: Callable[[], None], now_and_then: 
 
 _kept: list[Any] = []
 _watches: dict[int, ClientWatch] = {}
+_making = threading.Lock()
+
+
+def _own_watch() -> ClientWatch:
+    """Return the watch of this process: a forked worker has its own, and its first streams may begin at once."""
+    with _making:
+        pid = os.getpid()
+        if pid not in _watches:
+            _watches[pid] = ClientWatch()
+        return _watches[pid]
 
 
 def watch_client(client: Any, tell: Tell) -> Callable[[], None]:
@@ -168,11 +178,8 @@ def watch_client(client: Any, tell: Tell) -> Callable[[], None]:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, VANISHED_SECONDS * 1000)
     except OSError:
         pass  # a Unix socket, behind a proxy on the same machine
-    pid = os.getpid()  # a forked worker has a watch of its own
-    if pid not in _watches:
-        _watches[pid] = ClientWatch()
     try:
-        return _watches[pid].watch(client, tell)
+        return _own_watch().watch(client, tell)
     except OSError:  # no descriptor left, for instance: then heartbeats have to do
         return _nothing
 

@@ -24,6 +24,7 @@ class Guard:
     Args:
         authorize: called in the request with `None`, or with the stream that an existing one is asked for. `True` lets
             the request through; `False` or `None` answers 403; anything else is the answer, such as a redirect.
+            OPTIONS, which does nothing, is answered without it.
             `None` in its place: whoever reaches the routes may use them.
         max_body_bytes: of a request; a larger one is answered with 413.
 
@@ -53,6 +54,7 @@ class Guard:
             return None
         if answer is None or answer is False:
             return refusal(403, "forbidden", "This request is not allowed here.")
+        STATS.refused("forbidden")
         return current_app.make_response(answer)
 
     def _too_large(self) -> Response | None:

@@ -34,7 +34,7 @@ def wait_before_retry(error: UpstreamError, failures: int, now: float, chance: f
             return None
         told = _told(error.headers, now)
         if told is not None:
-            return told if told <= LONGEST_WAIT_SECONDS else None
+            return told + chance * FIRST_WAIT_SECONDS if told <= LONGEST_WAIT_SECONDS else None
     elif not isinstance(error, (UpstreamRefused, UpstreamTruncated)):
         return None  # an answer that is none; or a timeout, which has used up the client's patience
     wait = min(FIRST_WAIT_SECONDS * 2.0 ** (failures - 1), LONGEST_WAIT_SECONDS)

@@ -116,6 +116,6 @@ def test_a_client_without_a_place_is_told_when_in_a_header() -> None:
     full.stop()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(response, "OPEN_STREAMS", full)
-        answers = [app.test_client().get("/chat?q=a") for _ in range(CLIENTS // 4)]
+        answers = [app.test_client().get("/chat?q=a") for _ in range(CLIENTS)]
     assert {answer.status_code for answer in answers} == {503}
     assert {answer.headers["Retry-After"] for answer in answers} == set("12345")

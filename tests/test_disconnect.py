@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import sys
 import threading
 
 import pytest
 
 from flaskstream.disconnect import LOOK_SECONDS, watch_client
+from flaskstream.lab.processes import environment
 
 PATIENCE = 10 * LOOK_SECONDS
 
@@ -48,3 +50,23 @@ def test_nothing_is_told_after_the_watch_was_stopped():
     ours.close()
     theirs.close()
     assert not dead.wait(1.5 * LOOK_SECONDS)
+
+
+FIRST_STREAMS = """
+import socket, sys, threading
+from flaskstream.disconnect import watch_client
+sys.setswitchinterval(1e-6)
+pairs = [socket.socketpair() for _ in range(40)]
+start = threading.Barrier(len(pairs))
+def begin(ours):
+    start.wait()
+    watch_client(ours, print)
+threads = [threading.Thread(target=begin, args=(ours,)) for ours, _ in pairs]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert [thread.name for thread in threading.enumerate()].count("flaskstream-clients") == 1
+"""
+
+
+def test_streams_that_begin_at_once_share_one_watch():
+    subprocess.run([sys.executable, "-c", FIRST_STREAMS], check=True, timeout=PATIENCE * 3, env=environment())

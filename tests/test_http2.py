@@ -11,7 +11,7 @@ import time
 from typing import Any, Iterator
 
 import pytest
-from proxies import NghttpxProcess, NginxProcess
+from proxies import HaproxyProcess, NghttpxProcess, NginxProcess
 from test_measure import PATIENCE, served
 
 from flaskstream.doctor.measure import Recording, Request, open_exchange, record
@@ -20,12 +20,12 @@ from flaskstream.errors import InvalidSetting
 from flaskstream.lab.gunicorn import GunicornProcess
 
 pytest.importorskip("h2", reason="h2 is not installed")
-import h2.config  # noqa: E402 - h2 is optional
-import h2.connection  # noqa: E402
-import h2.errors  # noqa: E402
-import hyperframe.frame  # noqa: E402
+import h2.config
+import h2.connection
+import h2.errors
+import hyperframe.frame
 
-from flaskstream.doctor.http2 import WINDOW_BYTES, Http2  # noqa: E402
+from flaskstream.doctor.http2 import WINDOW_BYTES, Http2
 
 STREAM = 1
 EVENTS = [(":status", "200"), ("content-type", "text/event-stream")]
@@ -316,6 +316,20 @@ def test_one_tls_context_serves_both_versions(secured: str, tls: ssl.SSLContext)
     seen = [record(Request(secured + PROBE, http_version=version, tls=tls)) for version in ("2", "1.1", "2", "1.0")]
     assert [one.http_version for one in seen] == ["2", "1.1", "2", "1.1"]
     assert [one.ended for one in seen] == ["end_stream", "final_chunk", "end_stream", "close"]
+
+
+def bunches(seen: Recording) -> int:
+    """Return how many ticks came with the one before."""
+    return sum(gap < INTERVAL / 3 for gap in gaps(seen))
+
+
+def test_haproxy_holds_ticks_for_http_1_and_not_for_http_2(gunicorn: GunicornProcess, tls: ssl.SSLContext) -> None:
+    address = gunicorn.url.partition("://")[2]
+    with HaproxyProcess(f"    server app {address}\n") as process:  # which speaks both on one port
+        url = f"{process.url}/stream/probe?count=20&interval={INTERVAL * 1000:.0f}"
+        corked, prompt = record(Request(url, timeout=PATIENCE)), asked(url, tls)
+    assert (corked.http_version, prompt.http_version) == ("1.1", "2")
+    assert bunches(corked) > 10 > 4 > bunches(prompt)
 
 
 def test_a_stream_that_the_server_gives_up_is_a_reset(

@@ -22,6 +22,7 @@ from flaskstream.errors import (
     UpstreamTruncated,
 )
 from flaskstream.retries import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, PASSING_STATUSES, wait_before_retry
+from flaskstream.testing import open_stream
 
 NOW = 1_800_000_000.0
 CHAT, COMPLETIONS, MESSAGES = "/plain/chat", "/plain/v1/chat/completions", "/plain/v1/messages"
@@ -67,8 +68,9 @@ def test_a_lost_connection_is(error: UpstreamError) -> None:
     ("value", "seconds"),
     [("0", 0.0), ("2", 2.0), (" 1 ", 1.0), (f"{LONGEST_WAIT_SECONDS:.0f}", LONGEST_WAIT_SECONDS)],
 )
-def test_the_number_of_seconds_is_waited(value: str, seconds: float) -> None:
-    assert after(told(value)) == after(told(value, name="retry-after")) == after(told(value), chance=0.0) == seconds
+def test_the_number_of_seconds_is_waited_and_not_by_all_the_same(value: str, seconds: float) -> None:
+    assert after(told(value), chance=0.0) == after(told(value, name="retry-after"), chance=0.0) == seconds
+    assert after(told(value), chance=1.0) == seconds + FIRST_WAIT_SECONDS
 
 
 @pytest.mark.parametrize("value", ["4", "3600", "9" * 5000])
@@ -91,8 +93,8 @@ def test_a_date_is_waited_for_in_each_form_and_every_time_zone(
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:
-        assert after(told(value)) == 2.0
-        assert after(told(value), now=NOW + 60) == 0.0
+        assert after(told(value), chance=0.0) == 2.0
+        assert after(told(value), now=NOW + 60, chance=0.0) == 0.0
         assert after(told(value), now=NOW - 60) is None
     finally:
         monkeypatch.undo()
@@ -231,6 +233,17 @@ def ask(server: Any, model: str, path: str) -> Recording:
     return (chat if path.endswith("/chat") else complete)(server, model, path=path)
 
 
+def test_the_head_of_a_failure_is_that_of_the_last_attempt_alone(relays: Any, raw_upstream: RawUpstream) -> None:
+    first = raw_upstream.plays(head("chunked", "X-Request-Id: one"), end="reset")
+    busy = ("X-Request-Id: two", "Retry-After: 9")
+    model = first_then(raw_upstream, first, answer("length", b"{}", status=503, headers=busy))
+    seen = complete(relays, model, path=COMPLETIONS)
+    assert (seen.status, seen.header("Retry-After")) == (503, "9")
+    assert [value for name, value in seen.headers if name == "X-Request-Id"] == ["two"]
+    model = first_then(raw_upstream, first, OK)
+    assert [value for name, value in complete(relays, model, path=COMPLETIONS).headers if name == "X-Request-Id"] == []
+
+
 @pytest.mark.parametrize("status", [400, 401, 404, 500])
 def test_what_would_fail_again_is_asked_once(relays: Any, raw_upstream: RawUpstream, status: int) -> None:
     model = raw_upstream.plays(answer("length", b"{}", status=status, content_type="application/json"))
@@ -265,9 +278,12 @@ def test_the_waits_of_one_request_grow(relays: Any, raw_upstream: RawUpstream) -
     assert all(wait >= FIRST_WAIT_SECONDS * 2**n / 2 for n, wait in enumerate(waits))
 
 
-def test_a_refused_connection_is_told_in_the_end(relays: Any) -> None:
-    seen = chat(relays, "tick", path="/nowhere/chat")
+@pytest.mark.parametrize(("setup", "again"), [("nowhere", 0), ("away", 2)])
+def test_a_refused_connection_is_tried_again_and_told_in_the_end(relays: Any, setup: str, again: int) -> None:
+    before = figures(relays)["upstream_retries"]
+    seen = chat(relays, "tick", path=f"/{setup}/chat")
     assert seen.status == 502 and b"upstream_refused" in seen.body
+    assert figures(relays)["upstream_retries"] == before + again
 
 
 WHOLE = b'{"choices": []}'
@@ -341,8 +357,6 @@ def ended_by_going(server: Any) -> int:
 
 
 def figures(server: Any) -> Any:
-    from flaskstream.testing import open_stream
-
     with open_stream(server.url + "/plain/stats") as stream:
         return stream.json()
 

@@ -11,7 +11,7 @@ import pytest
 from answer_vectors import DONE, A, said
 from flask import Flask
 from marked import wait_until
-from raw_upstream import FINAL_CHUNK, Pause, RawUpstream, chunk, head, wait_for
+from raw_upstream import FINAL_CHUNK, Pause, RawUpstream, answer, chunk, head, wait_for
 from relay_client import chat, complete, post
 from test_unread_client import ask_and_never_read
 
@@ -20,7 +20,7 @@ from flaskstream.doctor.measure import open_exchange
 from flaskstream.errors import IdleTimeout
 from flaskstream.lab.gunicorn import GunicornProcess
 from flaskstream.tally import CLIENT, SOURCE, StreamReport, Tally
-from flaskstream.testing import serve
+from flaskstream.testing import open_stream, serve
 from flaskstream.upstream import Upstream
 
 INTERVAL = 0.1
@@ -174,7 +174,7 @@ def test_a_whole_answer(
     assert report.events == (5 if path == "/chat" else 6)  # there the upstream's own end is one of them
     assert 0 < report.bytes <= len(seen.body)
     took = (seen.ended_at - seen.sent_at) * 1000
-    assert 4 * INTERVAL * 1000 < report.duration_ms <= took + 5
+    assert 4 * INTERVAL * 1000 < report.duration_ms < took + 5 * INTERVAL * 1000
     assert report.first_token_ms is not None and 0 < report.first_token_ms < report.duration_ms
     assert report.largest_gap_of == SOURCE
     at = [timed.at for timed in seen.events]
@@ -226,13 +226,48 @@ def test_a_generator_s_events_are_its_tokens(reports: list[StreamReport]) -> Non
         yield ""
         yield {"b": 1}
 
-    with serve(app) as server:
-        from flaskstream.testing import open_stream
-
-        with open_stream(server.url) as stream:
-            assert len(list(stream)) == 3
+    with serve(app) as server, open_stream(server.url) as stream:
+        assert len(list(stream)) == 3
     report = the_one(reports)
     assert (report.reason, report.events, report.tokens) == ("done", 2, 2)
+
+
+# What the client is told of it, where it is known in time.
+
+
+def timings(seen: Any) -> dict[str, float]:
+    """The milliseconds of each `Server-Timing`."""
+    told = ", ".join(value for name, value in seen.headers if name.lower() == "server-timing")
+    return {name: float(number) for name, number in re.findall(r"(\w+);dur=([\d.]+)", told)}
+
+
+HEAD_AFTER, FIRST_AFTER = Pause(0.2), Pause(0.3)
+
+
+def slow_start(upstream: RawUpstream) -> str:
+    return upstream.plays(HEAD_AFTER, head("chunked"), FIRST_AFTER, chunk(A), chunk(DONE) + FINAL_CHUNK)
+
+
+def test_the_head_says_how_long_the_first_event_took(server: Any, raw_upstream: RawUpstream) -> None:
+    seen = chat(server, slow_start(raw_upstream), path="/chat")
+    told = timings(seen)
+    assert list(told) == ["first_event"]
+    assert 450 < told["first_event"] <= (seen.events[0].at - seen.sent_at) * 1000 + 5
+
+
+def test_on_the_routes_of_the_apis_also_how_long_the_upstream_s_head_did(
+    server: Any, raw_upstream: RawUpstream
+) -> None:
+    told = timings(complete(server, slow_start(raw_upstream), path="/v1/chat/completions"))
+    assert sorted(told) == ["first_event", "upstream"]
+    assert 150 < told["upstream"] < told["first_event"]
+    whole = raw_upstream.plays(HEAD_AFTER, answer("length", b"{}", content_type="application/json"))
+    assert list(timings(complete(server, whole, path="/v1/chat/completions", stream=False))) == ["upstream"]
+
+
+def test_what_comes_too_late_for_the_head_is_not_told(relays: Any, raw_upstream: RawUpstream) -> None:
+    seen = complete(relays, slow_start(raw_upstream), path="/beats/v1/chat/completions")
+    assert (seen.status, timings(seen)) == (200, {})
 
 
 # Whose silence it is, and the log, under gunicorn.
@@ -263,7 +298,6 @@ def test_each_stream_is_one_line_of_gunicorn_s_log(raw_gunicorn: GunicornProcess
 
 def wait_until_quiet(server: Any) -> None:
     """Wait until no stream of another test is open."""
-    from flaskstream.testing import open_stream
 
     def is_quiet() -> bool:
         with open_stream(server.url + "/stream/stats") as stream:

@@ -33,6 +33,8 @@ def causes_of(evidence: Evidence, verdict: Verdict, behind: Evidence | None = No
         return ()
     if verdict.name == "not_a_stream":
         return (replace(_NO_PROBE, evidence=verdict.sentence),)
+    if verdict.look == "http2":
+        return (replace(_HTTP2, evidence=verdict.sentence),)
     found = [cause for rule in RULES for cause in [rule(evidence, verdict, behind)] if cause is not None]
     found.sort(key=lambda cause: -cause.confidence)
     return tuple(found) or (_UNKNOWN,)
@@ -52,6 +54,15 @@ _NO_PROBE = Cause(
     0.1,
     "",
     "name the probe, which create_blueprint(debug=['probe']) answers at its prefix and /probe; log in with --header",
+)
+
+
+_HTTP2 = Cause(
+    "proxy_buffering",
+    LIKELY,
+    "",
+    "switch off the buffering on the HTTP/2 side of this hop, or HTTP/2 for this host",
+    "the same hop without HTTP/2",
 )
 
 
@@ -94,13 +105,13 @@ def _compression_unasked(evidence: Evidence, verdict: Verdict, behind: Evidence 
 
 
 def _cork(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
-    if verdict.name != "bursts_by_time" or not CORK_SECONDS[0] <= evidence.timer <= CORK_SECONDS[1]:
+    if verdict.name != "bursts_by_time" or not CORK_SECONDS[0] <= verdict.seconds <= CORK_SECONDS[1]:
         return None
     is_sure = evidence.streamed("http10")
     return Cause(
         "kernel_cork",
         SURE if is_sure else POSSIBLE / 2,
-        f"each tick waits up to {evidence.timer * 1000:.0f} ms, at two paces"
+        f"each tick waits up to {verdict.seconds * 1000:.0f} ms, at two paces"
         + (", and not for a client of HTTP/1.0" if is_sure else ", also for a client of HTTP/1.0"),
         "have the proxy send at once: HAProxy: option http-no-delay",
         "" if is_sure else "the hop behind this one, by itself: a proxy may speak HTTP/1.1 to it for any client",
@@ -111,7 +122,7 @@ def _timer(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cau
     cork = _cork(evidence, verdict, behind)
     if verdict.name != "bursts_by_time" or (cork is not None and cork.confidence == SURE):
         return None
-    return _buffering(evidence, behind, f"what waits is passed on every {evidence.timer * 1000:.0f} ms")
+    return _buffering(evidence, behind, f"what waits is passed on every {verdict.seconds * 1000:.0f} ms")
 
 
 def _size(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:

@@ -9,6 +9,7 @@ from flaskstream.doctor.diagnosis import Hop
 from flaskstream.doctor.endpoint_causes import causes_of_endpoint
 from flaskstream.doctor.evidence import Evidence, is_same
 from flaskstream.doctor.notes import notes_of
+from flaskstream.doctor.shapes import Shape
 from flaskstream.doctor.verdicts import Verdict, verdict_of
 
 SLOW_TO_NOTICE = 1.5
@@ -22,11 +23,21 @@ def judge(seen: Sequence[Evidence]) -> tuple[Hop, ...]:
 
 def _hop(evidence: Evidence, inner: Sequence[Evidence]) -> Hop:
     verdict, behind = verdict_of(evidence), inner[0] if inner else None
-    if behind is not None and verdict.name != "streams" and _is_inherited(evidence, verdict, behind):
-        adds = Verdict("streams", f"adds nothing to what comes from behind ({verdict.sentence})", verdict.look)
-        return Hop(evidence, adds, (), notes_of(evidence))
+    if behind is not None and verdict.name != "streams":
+        verdict = _added_to(evidence, verdict, behind)
     find = causes_of if evidence.first.variant.is_probe else causes_of_endpoint
     return Hop(evidence, verdict, find(evidence, verdict, behind), notes_of(evidence))
+
+
+def _added_to(evidence: Evidence, verdict: Verdict, behind: Evidence) -> Verdict:
+    """Return the verdict on what a hop adds to the one behind it."""
+    if _is_inherited(evidence, verdict, behind):
+        return Verdict("streams", f"adds nothing to what comes from behind ({verdict.sentence})", verdict.look)
+    seconds = _added_seconds(evidence, behind)
+    if not seconds:
+        return verdict
+    sentence = f"beyond what the hop behind holds, what waits is passed on after {seconds * 1000:.0f} ms"
+    return Verdict("bursts_by_time", sentence, verdict.look, seconds)
 
 
 _CUTS = ("cut_by_duration", "truncated")
@@ -42,7 +53,7 @@ def _is_inherited(evidence: Evidence, verdict: Verdict, behind: Evidence) -> boo
     if behind_it.name != verdict.name:
         return False
     if verdict.name == "bursts_by_size":
-        return is_same(evidence.buffer_bytes or 1, behind.buffer_bytes or 1)
+        return is_same(evidence.buffer_bytes or 1, behind.buffer_bytes or 1) and not _added_seconds(evidence, behind)
     if verdict.name == "bursts_by_time":
         return is_same(evidence.timer or 1, behind.timer or 1)
     return True
@@ -54,9 +65,25 @@ NOISE_SECONDS = 0.06
 
 
 def _adds_no_delay(evidence: Evidence, behind: Evidence) -> bool:
+    pairs = _pairs(evidence, behind)
+    return all(ours.longest <= theirs.longest * SAME_DELAY + NOISE_SECONDS for ours, theirs in pairs)
+
+
+def _added_seconds(evidence: Evidence, behind: Evidence) -> float:
+    """Return the time that the ticks take longer here, if it is the same in all looks that can show it; else 0."""
     pairs = [
+        (ours, theirs) for ours, theirs in _pairs(evidence, behind) if theirs.kind not in ("streams", "held_to_end")
+    ]
+    added = [ours.longest - theirs.longest for ours, theirs in pairs]
+    if len(added) < 2 or min(added) < 2 * NOISE_SECONDS or not is_same(min(added), max(added)):
+        return 0.0
+    return max(added)
+
+
+def _pairs(evidence: Evidence, behind: Evidence) -> list[tuple[Shape, Shape]]:
+    """Return the shapes of the looks that were the same at both."""
+    return [
         (evidence.shapes[name], behind.shapes[name])
         for name, look in evidence.looks.items()
         if name in behind.looks and behind.looks[name].variant == look.variant
     ]
-    return all(ours.longest <= theirs.longest * SAME_DELAY + NOISE_SECONDS for ours, theirs in pairs)

@@ -18,6 +18,10 @@ def is_same(one: float, other: float) -> bool:
     return low > 0 and high / low <= SAME_RATIO
 
 
+WAITED_SHARE = 0.7
+"""Of two streams at once the second waited for the first if it began so late, as a share of what one takes."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """The looks at one hop, by the name of their variant.
@@ -77,13 +81,23 @@ class Evidence:
         return self.shapes.get("long", self.shape)
 
     @property
+    def waited(self) -> float:
+        """How long the second of two streams waited for the end of the first, in seconds; 0: it did not."""
+        look = self.looks.get("two")
+        if look is None or not look.ticks or self.held("first"):
+            return 0.0
+        waited = look.ticks[0].came - look.ticks[0].sent
+        usual = self.first.ticks[0].came - self.first.ticks[0].sent if self.first.ticks else 0.0
+        return waited if waited >= max(look.variant.seconds * WAITED_SHARE, 3 * usual) else 0.0
+
+    @property
     def timer(self) -> float:
         """The time after which what waits is passed on, in seconds; 0: none was found.
 
         With ticks that are further apart none waits longer. Whatever waits for an amount keeps them for longer then.
         """
         fast, slow = self.closely, self.shapes.get("slow")
-        if slow is None or fast.kind not in ("bursts", "lagged") or slow.kind in ("held_to_end", "first_block"):
+        if slow is None or fast.kind not in ("bursts", *_SINGLY) or slow.kind in ("held_to_end", "first_block"):
             return 0.0
         return max(fast.longest, slow.longest) if _is_no_longer(slow, fast) else 0.0
 
@@ -128,6 +142,10 @@ class Evidence:
         return 0
 
 
+_SINGLY = ("lagged", "one_late")
+"""Each tick is alone, and late."""
+
+
 def _is_no_longer(slow: Shape, fast: Shape) -> bool:
     return slow.longest <= fast.longest * 1.3 + _NOISE_SECONDS
 
@@ -142,7 +160,7 @@ def _distance(shapes: Mapping[str, Shape]) -> float:
     """
     looked = [shapes.get(name) for name in ("first", "long", "fast", "slow")]
     found = [shape for shape in looked if shape is not None]
-    if len(found) < len(looked) or found[0].kind != "lagged":
+    if len(found) < len(looked) or found[0].kind not in _SINGLY:
         return 0.0
-    is_alone = all(shape.kind in ("lagged", "streams") for shape in found)
+    is_alone = all(shape.kind in ("streams", *_SINGLY) for shape in found)
     return min(shape.delay for shape in found) if is_alone and _is_no_longer(found[-1], found[0]) else 0.0

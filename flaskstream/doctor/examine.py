@@ -8,7 +8,16 @@ from typing import Callable, Sequence
 from flaskstream.doctor.chain import judge
 from flaskstream.doctor.diagnosis import Diagnosis
 from flaskstream.doctor.evidence import Evidence
-from flaskstream.doctor.experiments import ENDPOINT, ENDPOINT_CODINGS, FIRST, STAGES, may_run_together, silence
+from flaskstream.doctor.experiments import (
+    ENDPOINT,
+    ENDPOINT_CODINGS,
+    FIRST,
+    STAGES,
+    is_offered,
+    may_run_together,
+    possible,
+    silence,
+)
 from flaskstream.doctor.fingerprints import product_of
 from flaskstream.doctor.look import Looker
 from flaskstream.doctor.looks import Look, Variant
@@ -40,9 +49,10 @@ def examine_hop(looker: Looker, silence_seconds: float, progress: Progress) -> E
     evidence = _evidence(looker, {"first": _confirmed(looker, FIRST)})
     for stage in STAGES:
         if stage.applies(evidence):
-            names = ", ".join(variant.name for variant in stage.variants)
-            progress(f"{looker.url}: {names}")
-            taken = looker.look_all(stage.variants, may_run_together(evidence))
+            variants = possible(stage.variants, looker.url)
+            progress(f"{looker.url}: {', '.join(variant.name for variant in variants)}")
+            looks = looker.look_all(variants, may_run_together(evidence))
+            taken = {name: look for name, look in looks.items() if is_offered(look)}
             again = {name: _second(looker, look) for name, look in taken.items() if _looks_held(evidence, look)}
             evidence = _evidence(looker, {**evidence.looks, **taken, **again})
     if silence_seconds and evidence.looks["first"].is_answer:
@@ -69,7 +79,8 @@ def _evidence(looker: Looker, looks: dict[str, Look]) -> Evidence:
 
 def _looks_held(evidence: Evidence, look: Look) -> bool:
     """Tell whether a hop that streamed does not in this look: a busy machine may have held it once."""
-    return evidence.streamed("first") and shape_of(look).kind != "streams" and look.variant.leave_after is None
+    shape = shape_of(look.nearer(evidence.distance))
+    return evidence.streamed("first") and shape.kind != "streams" and look.variant.leave_after is None
 
 
 def _confirmed(looker: Looker, variant: Variant) -> Look:

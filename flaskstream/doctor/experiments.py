@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Callable, Sequence
 
 from flaskstream.doctor.evidence import Evidence
-from flaskstream.doctor.looks import Variant
+from flaskstream.doctor.looks import Look, Variant
+from flaskstream.doctor.request import speaks_http2
 
 FIRST = Variant("first", count=15)
 
@@ -24,6 +25,9 @@ ENDPOINT_CODINGS = (Variant("browser", is_probe=False, accept_encoding=BROWSER_C
 _QUICK = {"count": 8, "interval_ms": 100}
 """Not faster: a tick that came with the next one must be later than what a busy machine makes late."""
 
+HTTP2 = Variant("http2", http_version="2", **_QUICK)  # type: ignore[arg-type]
+"""What browsers speak to an https URL whose server offers it."""
+
 TWO = Variant("two", at_once=2, count=10, interval_ms=60)
 
 FLOWING = (
@@ -36,10 +40,14 @@ FLOWING = (
     Variant("ndjson", type="ndjson", accept_encoding=BROWSER_CODINGS, **_QUICK),  # type: ignore[arg-type]
     Variant("unmarked", x_accel_buffering="", **_QUICK),  # type: ignore[arg-type]
     Variant("transformable", cache_control="no-cache", accept_encoding=BROWSER_CODINGS, **_QUICK),  # type: ignore[arg-type]
+    HTTP2,
     Variant("leave", leave_after=3, count=40, interval_ms=100),
     Variant("endure", count=24),
 )
 """Where the first look streamed: whether it does in all ways, and for longer."""
+
+FLOWING_ALONE = tuple(variant for variant in FLOWING if variant.name in ("browser", "gzip", "post", "leave", "endure"))
+"""Where streams wait for one another: one after the other, the most telling ones."""
 
 HELD = (
     Variant("long", count=30),
@@ -48,6 +56,7 @@ HELD = (
     Variant("big", count=12, pad=20_000),
     Variant("slow", count=6, interval_ms=600),
     Variant("http10", http_version="1.0", **_QUICK),  # type: ignore[arg-type]
+    HTTP2,
     Variant("unmarked", x_accel_buffering="", **_QUICK),  # type: ignore[arg-type]
     Variant("plain", type="plain", **_QUICK),  # type: ignore[arg-type]
 )
@@ -91,7 +100,8 @@ def _flows_at_once(evidence: Evidence) -> bool:
 STAGES: Sequence[Stage] = (
     Stage((TWO,), _answers),
     Stage(HELD, lambda evidence: evidence.held("first")),
-    Stage(FLOWING, _flows_at_once),
+    Stage(FLOWING, lambda evidence: _flows_at_once(evidence) and may_run_together(evidence)),
+    Stage(FLOWING_ALONE, lambda evidence: _flows_at_once(evidence) and not may_run_together(evidence)),
     Stage(SYNC, lambda evidence: evidence.streamed("endure") and evidence.first.hello.get("worker") == "sync"),
     Stage(CUT, lambda evidence: evidence.kind("first") == "cut"),
     Stage(CUT_LATER, lambda evidence: evidence.kind("endure") == "cut"),
@@ -99,6 +109,19 @@ STAGES: Sequence[Stage] = (
 """After the first look, in this order."""
 
 
+def possible(variants: Sequence[Variant], url: str) -> tuple[Variant, ...]:
+    """Return those that can be tried at this URL: HTTP/2 over TLS, where there is the package for it."""
+    has_http2 = url.startswith("https:") and speaks_http2()
+    return tuple(variant for variant in variants if variant.http_version != "2" or has_http2)
+
+
+def is_offered(look: Look) -> bool:
+    """Tell whether the hop knows what it was asked for: a server of HTTP/1 alone is no fault."""
+    return look.variant.http_version != "2" or look.ended != "refused"
+
+
 def may_run_together(evidence: Evidence) -> bool:
     """Tell whether several looks at once are like one after the other: not where streams wait for one another."""
+    if evidence.waited:
+        return False
     return evidence.streamed("two") or (evidence.held("two") and evidence.held("first"))

@@ -100,7 +100,7 @@ class Look:
         headers_at: since the request left, as are the next ones.
         first_byte_at: of the body, coded.
         ticks: in the order in which they came.
-        pieces: of a body whose coding is not undone here, and which therefore has no ticks: when each came, and its bytes.
+        pieces: of a body whose coding is not undone here, so that no ticks are seen: when each came, and its bytes.
         hello: what tick 0 said of the app.
         ended: how, as `measure.Exchange` names it.
         ended_at: since the request left.

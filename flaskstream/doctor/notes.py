@@ -33,7 +33,7 @@ def _leaving(evidence: Evidence) -> str:
 
 def _held_where_the_first_streams(look: str, sentence: str) -> Callable[[Evidence], str]:
     def rule(evidence: Evidence) -> str:
-        return sentence if evidence.streamed("first") and evidence.held(look) else ""
+        return sentence if evidence.streamed("first") and evidence.streamed("gzip") and evidence.held(look) else ""
 
     return rule
 
@@ -43,6 +43,12 @@ def _transformable(evidence: Evidence) -> str:
         return ""
     coding = evidence.looks["transformable"].coding
     return f"a stream that does not say Cache-Control: no-transform is held here, in {coding}; the kit's says it"
+
+
+def _http2(evidence: Evidence) -> str:
+    is_other = evidence.held("first") and evidence.streamed("http2")
+    told = "HTTP/1.1 is held, HTTP/2 streams: browsers may see nothing of it, and a proxy in front of this hop does"
+    return told if is_other else ""
 
 
 def _text(evidence: Evidence) -> str:
@@ -81,6 +87,8 @@ RULES: tuple[Callable[[Evidence], str], ...] = (
         "unmarked", "a stream that does not say X-Accel-Buffering: no is held here; the kit's says it"
     ),
     _transformable,
+    _held_where_the_first_streams("http2", "HTTP/1.1 streams, HTTP/2 is held, which is what browsers speak here"),
+    _http2,
     _held_where_the_first_streams("plain", "text/plain is held where text/event-stream streams"),
     _held_where_the_first_streams("ndjson", "application/x-ndjson is held where text/event-stream streams"),
     _text,

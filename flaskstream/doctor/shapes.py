@@ -11,7 +11,7 @@ from functools import partial
 from statistics import median
 from typing import Callable, Sequence
 
-from flaskstream.doctor.looks import Look, Tick, bursts_of
+from flaskstream.doctor.looks import ALONE_SHARE, Look, Tick, bursts_of
 from flaskstream.probe_plan import CONTENT_TYPES
 
 PROMPT_SHARE = 0.35

@@ -22,11 +22,13 @@ class Verdict:
             "not_a_stream".
         sentence: the same with figures.
         look: the name of the look that shows it.
+        seconds: for "bursts_by_time": the time after which what waits is passed on.
     """
 
     name: str
     sentence: str
     look: str = "first"
+    seconds: float = 0.0
 
 
 def verdict_of(evidence: Evidence) -> Verdict:
@@ -74,17 +76,10 @@ def _replayed(evidence: Evidence) -> Verdict | None:
 
 
 def _serialised(evidence: Evidence) -> Verdict | None:
-    look = evidence.looks.get("two")
-    if look is None or not look.ticks or evidence.held("first"):
+    if not evidence.waited:
         return None
-    waited = look.ticks[0].came - look.ticks[0].sent
-    if waited < look.variant.seconds * 0.7 or waited < 3 * _usual_wait(evidence.first):
-        return None
-    return Verdict("serialised", f"the second of two streams began {_ms(waited)} late, when the first had ended", "two")
-
-
-def _usual_wait(first: Look) -> float:
-    return first.ticks[0].came - first.ticks[0].sent if first.ticks else 0.0
+    sentence = f"the second of two streams began {_ms(evidence.waited)} late, when the first had ended"
+    return Verdict("serialised", sentence, "two")
 
 
 def _cut(evidence: Evidence) -> Verdict | None:
@@ -117,7 +112,8 @@ def _held(evidence: Evidence) -> Verdict | None:
     if not evidence.held("first"):
         return None
     if evidence.timer:
-        return Verdict("bursts_by_time", f"what waits is passed on after {_ms(evidence.timer)}", "slow")
+        sentence = f"what waits is passed on after {_ms(evidence.timer)}"
+        return Verdict("bursts_by_time", sentence, "slow", evidence.timer)
     if evidence.batch_ticks:
         return Verdict("bursts_by_size", f"{evidence.batch_ticks} ticks came at a time, whatever their size", "long")
     if evidence.is_one_late:
@@ -167,6 +163,14 @@ def _held_in_a_coding(evidence: Evidence) -> Verdict | None:
     return Verdict(verdict.name, f"with {look.coding} {verdict.sentence}; without a coding it streams", name)
 
 
+def _held_in_http2(evidence: Evidence) -> Verdict | None:
+    if not evidence.streamed("first") or not evidence.held("http2"):
+        return None
+    look = evidence.looks["http2"]
+    verdict = _held_as(evidence.kind("http2"), look.median_delay or 0.0, look)
+    return Verdict(verdict.name, f"by HTTP/2 {verdict.sentence}; by HTTP/1.1 it streams", "http2")
+
+
 RULES: tuple[Callable[[Evidence], Verdict | None], ...] = (
     _unreachable,
     _not_a_stream,
@@ -176,4 +180,5 @@ RULES: tuple[Callable[[Evidence], Verdict | None], ...] = (
     _serialised,
     _held,
     _held_in_a_coding,
+    _held_in_http2,
 )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import io
+import itertools
 import time
 import zlib
 
 from flask import Flask, Response, after_this_request, redirect, request, stream_with_context
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.wsgi import ClosingIterator
 
@@ -27,7 +29,7 @@ def healthy():
     @event_stream
     def kit():
         for n in range(30):
-            print("a line", n, flush=True)
+            print("a line", n, flush=True)  # noqa: T201
             yield str(n)
 
     @app.route("/plain")
@@ -36,11 +38,11 @@ def healthy():
 
     @app.route("/tuple")
     def a_tuple():
-        return events(5), 200, {"X-Accel-Buffering": "no"}
+        return Response(events(5)), 200, {"X-Accel-Buffering": "no"}
 
     @app.route("/made", methods=["GET", "POST"])
     def made():
-        response = app.make_response(events())
+        response = app.make_response(Response(events()))
         response.headers["X-Body"] = request.get_data(as_text=True)
         return response
 
@@ -59,6 +61,14 @@ def healthy():
             time.sleep(3600)  # waits
 
         return Response(waits())
+
+    @app.route("/idle")
+    def idle():
+        def feed():
+            yield from events(4)
+            time.sleep(3600)
+
+        return Response(feed())
 
     @app.route("/page")
     def page():
@@ -104,7 +114,7 @@ def of_views():
     def prints():
         def body():
             for piece in events():
-                print("debug", piece)  # print
+                print("debug", piece)  # noqa: T201 - print
                 yield piece
 
         return Response(body())
@@ -135,6 +145,24 @@ def of_views():
                 yield "2"
             except BaseException:
                 yield "data: error\n\n"  # except
+
+        return Response(body())
+
+    @app.route("/view")
+    def view():
+        raise KeyError("of the view")  # view
+
+    @app.route("/computes")
+    def computes():
+        def body():
+            for piece in events():
+                compute()
+                yield piece
+
+        def compute():
+            end = time.perf_counter() + 1.5
+            while time.perf_counter() < end:
+                sum(range(1000))
 
         return Response(body())
 
@@ -267,6 +295,62 @@ def hook_asks_first():
     return app
 
 
+def hook_in_debug_mode():
+    app = hook_get_data()
+    app.debug = True
+    return app
+
+
+def hook_peeks():
+    """A hook that looks at the first piece, and puts it back: that holds nothing."""
+
+    def peek(response):
+        if response.is_streamed and response.mimetype == "text/event-stream":
+            body = response.response
+            first = next(iter(body))
+            response.headers["X-First"] = str(len(first))
+            response.response = ClosingIterator(itertools.chain([first], body), [body.close])
+        return response
+
+    return _with_hook(peek)
+
+
+def mounted():
+    """The Flask app as one of two under a dispatcher, with the middleware in a slot."""
+
+    class Slotted:
+        __slots__ = ("_inner",)
+
+        def __init__(self, inner):
+            self._inner = inner
+
+        def __call__(self, environ, start_response):
+            body = self._inner(environ, start_response)
+            try:
+                return [b"".join(body)]  # Slotted
+            finally:
+                body.close()
+
+    return DispatcherMiddleware(healthy(), {"/joined": Slotted(healthy())})
+
+
+def own_response():
+    """A response class that joins what it is given."""
+
+    class Joined(Response):
+        def iter_encoded(self):
+            return iter([b"".join(super().iter_encoded())])  # Joined
+
+    app = healthy()
+    app.response_class = Joined
+
+    @app.route("/own")
+    def own():
+        return Joined(events())
+
+    return app
+
+
 def _wrapped(middleware):
     app = healthy()
     app.wsgi_app = ProxyFix(middleware(ProxyFix(app.wsgi_app)))
@@ -373,7 +457,7 @@ def wsgi_late():
 def wsgi_drops_close():
     def tracer(app):
         def trace(environ, start_response):  # drops close
-            for piece in app(environ, start_response):
+            for piece in app(environ, start_response):  # noqa: UP028 - "yield from" would close it
                 yield piece
 
         return trace

@@ -1,5 +1,5 @@
 """The same with the kit's config, which refuses it."""
 
-import requests  # noqa: F401, I001
+import requests  # noqa: F401
 
 from flaskstream.gunicorn_conf import worker_class  # noqa: F401

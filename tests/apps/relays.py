@@ -27,6 +27,7 @@ SETUPS = {
     "never_again": ({"retries": 0}, {}),
     "three_more": ({"retries": 3}, {}),
     "nowhere": ({"base_url": NOWHERE, "retries": 0}, {}),
+    "away": ({"base_url": NOWHERE, "retries": 2}, {}),
     "impatient": ({"content_timeout": CONTENT_SECONDS}, {}),
     "beats": ({}, _BEATS),
     **{form: ({}, {**_BEATS, "heartbeat_form": form}) for form in ("comment", "block", "line", "ping")},

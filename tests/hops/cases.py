@@ -51,7 +51,7 @@ def alone(server: Server, verdict: str = FINE, cause: str = "", **more: object) 
 IGNORED = "proxy_ignore_headers X-Accel-Buffering;"
 GZIPPED = "gzip on; gzip_types text/event-stream; gzip_min_length 0;"
 CACHED = "proxy_cache_path cache keys_zone=z:1m;"
-REPLAYS = "proxy_cache z; proxy_cache_key $uri; proxy_cache_valid 200 1m; proxy_ignore_headers Cache-Control Expires;"
+REPLAYS = "proxy_cache z; proxy_cache_key $uri; proxy_cache_valid 200 1m; proxy_ignore_headers Cache-Control X-Accel-Buffering;"
 NO_DELAY = "option http-no-delay"
 OF_EVENTS = "AddOutputFilterByType DEFLATE text/event-stream"
 

@@ -2,18 +2,22 @@
 
 from proxies.apache import ApacheProcess
 from proxies.caddy import CaddyProcess
+from proxies.express import ExpressProcess
 from proxies.haproxy import HaproxyProcess
 from proxies.nghttpx import NghttpxProcess
 from proxies.nginx import NginxProcess
 from proxies.node import NodeProcess
 from proxies.process import ProxyProcess
+from proxies.varnish import VarnishProcess
 
 __all__ = [
     "ApacheProcess",
     "CaddyProcess",
+    "ExpressProcess",
     "HaproxyProcess",
     "NghttpxProcess",
     "NginxProcess",
     "NodeProcess",
     "ProxyProcess",
+    "VarnishProcess",
 ]

@@ -23,7 +23,8 @@ backend there
 
 
 class HaproxyProcess(ProxyProcess):
-    """A HAProxy; the configuration is the lines of its backend, and those of its `defaults` after a line `defaults`."""
+    """A HAProxy; the configuration is the lines of its backend, those of its frontend after a line `frontend`, and those
+    of its `defaults` after a line `defaults`."""
 
     names = ("haproxy",)
     package = "haproxy"
@@ -33,6 +34,8 @@ class HaproxyProcess(ProxyProcess):
 
     def command(self, descriptor: int) -> Sequence[str]:
         backend, _, defaults = self._config.partition("defaults\n")
-        own = _HAPROXY.replace("frontend here", f"{defaults}\nfrontend here").replace("{descriptor}", str(descriptor))
+        backend, _, frontend = backend.partition("frontend\n")
+        own = _HAPROXY.replace("frontend here", f"{defaults}\nfrontend here\n{frontend}")
+        own = own.replace("{descriptor}", str(descriptor))
         (self.folder / "haproxy.cfg").write_text(f"{own}{backend}\n")
         return [self.program, "-db", "-f", str(self.folder / "haproxy.cfg")]

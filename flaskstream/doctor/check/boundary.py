@@ -74,11 +74,11 @@ class Boundary:
         self._log.say("piece", boundary=self.number, bytes=self.content.count(piece))
         return piece
 
-    def close(self) -> None:
-        """Say so, and close what is inside."""
+    def close(self, is_help: bool = False) -> None:
+        """Say so, and close what is inside; `is_help`: it is this check that does, where a layer has not."""
         if not self._closed:
             self._closed = True
-            self._log.say("close", boundary=self.number)
+            self._log.say("close", boundary=self.number, help=is_help)
             self.close_inside()
 
     def close_inside(self) -> None:
@@ -136,12 +136,6 @@ class Source(Boundary):
             self._told.add(place)
             kind = "guarded" if self.is_guarded else "read_early"
             self._log.say(kind, boundary=self.number, place=place, through=through, phase=self._phase())
-
-    def abandon(self) -> None:
-        """Close what the view made, where nobody else has; that is no finding of its own."""
-        if not self._closed:
-            self._closed = True
-            self.close_inside()
 
     def close_inside(self) -> None:
         """Close what the view made, and write down when it does not let itself be closed."""

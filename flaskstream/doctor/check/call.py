@@ -69,8 +69,7 @@ def run_request(app: Probe, stage: Stage, question: Question, codings: str | Non
             stage.log.say("guarded", place=place, through=through, phase="hooks", raised=True)
         stage.log.say("raised", error=f"{type(error).__name__}: {error}", at=place_of_error(error))
     finally:
-        if stage.source is not None:  # dropped on the way: what the view opened is released all the same
-            stage.source.abandon()
+        stage.close_what_is_open()
         stage.log.say("over")
 
 

@@ -87,6 +87,8 @@ def _run(probe: Any, stage: Any, question: Question, log: Log) -> None:
 
     from flaskstream.doctor.check.call import run_request
     from flaskstream.doctor.check.calls import watching_calls
+    from flaskstream.doctor.check.hub import watching_hub
+    from flaskstream.doctor.check.stage import SERVE
 
     over = threading.Event()
     where: list[Any] = []
@@ -94,7 +96,7 @@ def _run(probe: Any, stage: Any, question: Question, log: Log) -> None:
 
     def work() -> None:
         where.append(_current())
-        with watching_calls(log):
+        with watching_calls(log), watching_hub(log, lambda: bool(stage.phase == SERVE)):
             run_request(probe, stage, question, codings)
         over.set()
 

@@ -10,6 +10,9 @@ from flaskstream.doctor.check.places import Place
 HOLDS, FAULT, WARNING, NOTE = "holds", "fault", "warning", "note"
 """The stream is held; something else is broken; something may be; worth knowing. Only the first decides the verdict."""
 
+SEVERITIES = (HOLDS, FAULT, WARNING, NOTE)
+"""The gravest first."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -60,6 +63,7 @@ FINDINGS: Mapping[str, Row] = {
     ),
     "hook_compresses": Row(HOLDS, "compression", _NO_COMPRESSOR),
     "hook_holds": Row(HOLDS, "body_reading_hook", _PASS_ON),
+    "response_joins": Row(HOLDS, "joined_body", "a response class of yours that encodes each piece as it comes"),
     "middleware_compresses": Row(HOLDS, "compression", _NO_COMPRESSOR),
     "middleware_joins": Row(HOLDS, "joined_body", "return the iterable itself, or " + _PASS_ON),
     "middleware_holds": Row(HOLDS, "whole_body_filter", _PASS_ON),
@@ -86,8 +90,21 @@ FINDINGS: Mapping[str, Row] = {
         WARNING, "no_free_worker", 'worker_class = "gevent": gunicorn -c python:flaskstream.gunicorn_conf'
     ),
     "unflushed_print": Row(WARNING, "", "print(..., flush=True), or PYTHONUNBUFFERED=1, or logging"),
+    "blocked_hub": Row(
+        WARNING, "blocked_hub", "gevent.sleep(0) between pieces of work, or gevent.get_hub().threadpool.apply(...)"
+    ),
     "asyncio_run": Row(WARNING, "blocked_hub", "call the synchronous client, or run it in gevent.get_hub().threadpool"),
     "blocking_module": Row(NOTE, "blocked_hub", "short queries only, or gevent.get_hub().threadpool.apply(...)"),
     "guarded": Row(NOTE, "", "nothing for the stream; what it logs of streams is empty"),
     "may_read_bodies": Row(NOTE, "body_reading_hook", "give a PATH whose view streams, and this is tried"),
 }
+
+
+def found(code: str, sentence: str, *places: Place | None) -> Finding:
+    """Return a finding with those places that are known, each once."""
+    return Finding(code, sentence, tuple(dict.fromkeys(place for place in places if place is not None)))
+
+
+def count(number: int, noun: str) -> str:
+    """Return "no piece", "1 piece", "2 pieces"."""
+    return f"{number or 'no'} {noun}{'s' if number > 1 else ''}"

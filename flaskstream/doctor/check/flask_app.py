@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import Any, Callable
 
-from flaskstream.doctor.check.boundary import Boundary
+from flaskstream.doctor.check.boundary import Boundary, place_of_error
 from flaskstream.doctor.check.places import OWN, Place, kind_of, place_of
 from flaskstream.doctor.check.stage import HOOKS, SERVE, VIEW, Stage
 from flaskstream.doctor.check.view_profile import Generator, ViewProfile
@@ -18,7 +18,7 @@ STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/jsonl"
 def watch_flask(app: Any, stage: Stage) -> None:
     """Have the app tell the stage what becomes of a response, from now on."""
     watch = _Watch(app, stage)
-    for name in ("dispatch_request", "make_response", "process_response"):
+    for name in ("dispatch_request", "make_response", "process_response", "handle_exception"):
         setattr(app, name, functools.partial(getattr(watch, name), getattr(app, name)))
     for functions in app.after_request_funcs.values():
         functions[:] = [watch.hook(function) for function in functions]
@@ -40,9 +40,7 @@ class _Watch:
         response = original(*args, **kwargs)
         if isinstance(response.response, Boundary):
             return response
-        is_guarded = type(response).__mro__[0].__name__.startswith("Stream") and any(
-            base.__module__ == "flaskstream.unbuffered" for base in type(response).__mro__
-        )
+        is_guarded = any(base.__module__ == "flaskstream.unbuffered" for base in type(response).__mro__)
         is_file = bool(response.direct_passthrough)
         is_streamed = bool(response.is_streamed) and not is_file
         joined = None if is_streamed or is_file else self._joined(response)
@@ -59,6 +57,11 @@ class _Watch:
         if is_streamed:
             response.response = self._stage.make_source(response.response, is_guarded)
         return response
+
+    def handle_exception(self, original: Callable[..., Any], error: Exception, *args: Any, **kwargs: Any) -> Any:
+        text = f"{type(error).__name__}: {error}"
+        self._stage.log.say("handled", error=text[:500], at=place_of_error(error))
+        return original(error, *args, **kwargs)
 
     def _view(self) -> Place | None:
         from flask import has_request_context, request

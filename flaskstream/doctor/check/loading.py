@@ -26,27 +26,24 @@ def load(question: Question, log: Log) -> Any:
     if question.config == NO_CONFIG:
         _find_modules_here()
         app = _import(question)
-        log.say("loaded", config=NO_CONFIG, worker="", preload=False, patched=_is_patched(), versions=_versions())
+        _say(log, NO_CONFIG, "", False, "app" if _is_patched() else "")
         return app
     config = question.config or (OWN_CONFIG if os.path.exists(OWN_CONFIG) else KIT_CONFIG)
     gunicorn = _gunicorn(config, question.target)
     settings = gunicorn.cfg
     worker = str(settings.worker_class_str)
-    is_patched = _is_patched()
+    patched_by = "config" if _is_patched() else ""
     app = _import(question) if settings.preload_app else None
-    if "gevent" in worker:
+    if "gevent" in worker and not _is_patched():
         _patch(settings)
+        patched_by = "worker"
     app = _import(question) if app is None else app
-    log.say(
-        "loaded",
-        config=config,
-        worker=worker,
-        preload=bool(settings.preload_app),
-        patched=_is_patched(),
-        patched_by="config" if is_patched else "worker" if _is_patched() else "",
-        versions=_versions(),
-    )
+    _say(log, config, worker, bool(settings.preload_app), patched_by or ("app" if _is_patched() else ""))
     return app
+
+
+def _say(log: Log, config: str, worker: str, preload: bool, patched_by: str) -> None:
+    log.say("loaded", config=config, worker=worker, preload=preload, patched_by=patched_by, versions=_versions())
 
 
 def _gunicorn(config: str, target: str) -> Any:
@@ -62,8 +59,7 @@ def _patch(settings: Any) -> None:
     settings.worker_class  # noqa: B018 - loads the worker's module, as the master does before it forks
     from gevent import monkey
 
-    if not monkey.is_module_patched("ssl"):
-        monkey.patch_all()
+    monkey.patch_all()
 
 
 def _import(question: Question) -> Any:

@@ -22,6 +22,7 @@ class Layer:
         coding: the `Content-Encoding` of what it hands on.
         pieces: how many pieces with content came out of it.
         was_closed: its iterable was closed.
+        was_left_open: not by the layer around it, but by this check in its place.
         pulled_by: the line that began to read from it; `None`: nobody has, or this check.
         ended: it has said that there is no more.
         is_guarded: it is the kit's own response.
@@ -34,6 +35,7 @@ class Layer:
     coding: str
     pieces: int
     was_closed: bool
+    was_left_open: bool
     pulled_by: Place | None
     ended: bool
     is_guarded: bool
@@ -95,6 +97,22 @@ class Run:
         """Where the view is written."""
         return as_place(self.made.get("view"))
 
+    @property
+    def read_early(self) -> int:
+        """How many pieces of the view's stream were taken before Flask had its response ready."""
+        return sum(line["kind"] == "piece" for line in self._early)
+
+    @property
+    def is_read_whole(self) -> bool:
+        """It was read to its end by then."""
+        return any(line["kind"] in ("end", "enough") for line in self._early)
+
+    @property
+    def _early(self) -> list[Line]:
+        ready = next((at for at, line in enumerate(self.lines) if line["kind"] == "processed"), 0)
+        number = self.source.number if self.source else None
+        return [line for line in self.lines[:ready] if line.get("boundary") == number]
+
     def all(self, kind: str) -> list[Line]:
         """Return the lines of a kind."""
         return [line for line in self.lines if line["kind"] == kind]
@@ -119,6 +137,11 @@ class Observation:
     def one(self, kind: str) -> Line:
         """Return the last line of a kind; empty, if there is none."""
         return next(reversed(self.all(kind)), {})
+
+
+def of_run(seen: Observation, kind: str) -> list[Line]:
+    """Return the lines of a kind that the request left; none, if there was no request."""
+    return seen.run.all(kind) if seen.run else []
 
 
 def as_place(value: Sequence[Any] | None) -> Place | None:
@@ -174,6 +197,7 @@ def _layer(line: Line, lines: Sequence[Line]) -> Layer:
         coding="" if coding == "identity" else coding,
         pieces=sum(other["kind"] == "piece" and other["bytes"] > 0 for other in own),
         was_closed="close" in kinds,
+        was_left_open=any(other["kind"] == "close" and other["help"] for other in own),
         pulled_by=as_place(pulled.get("by")),
         ended=bool(kinds & {"end", "enough"}),
         is_guarded=bool(line.get("guarded")),

@@ -22,12 +22,16 @@ LOAD_SECONDS = 60.0
 ERROR_BYTES = 2000
 """How much of the end of the child's stderr is kept."""
 
+_LAST = (b'{"kind": "done"', b'{"kind": "crashed"')
+"""How the last line begins."""
+
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-# The child finds this same package, and then nothing more through it: the app's own modules come first, as in gunicorn.
+# The child finds this same package, and then nothing more through it. The working directory, in which a file may be
+# called `queue.py`, is looked into when the app is loaded, as by gunicorn.
 _START = """
 import sys
-sys.path.insert(0, {root!r})
+sys.path[:] = [{root!r}, *filter(None, sys.path)]
 import flaskstream.doctor.check.child as child
 sys.path.remove({root!r})
 child.main({descriptor})
@@ -80,6 +84,8 @@ def _read(pipe: IO[bytes], seconds: float) -> tuple[bytes, bool]:
         if not data:
             return text, True
         text += data
+        if text.endswith(b"\n") and text.rsplit(b"\n", 2)[-2].startswith(_LAST):
+            return text, True  # and not at the end of the pipe: what the app has forked may hold it
     return text, False
 
 

@@ -65,16 +65,12 @@ def kind_of(file: str) -> str:
 
 def place_of_frame(frame: FrameType) -> Place:
     """Return where a frame is."""
-    return Place(os.path.abspath(frame.f_code.co_filename), frame.f_lineno, _name(frame.f_code))
-
-
-def _name(code: CodeType) -> str:
-    return str(getattr(code, "co_qualname", code.co_name)).replace("<locals>.", "")
+    return Place(os.path.abspath(frame.f_code.co_filename), frame.f_lineno, frame.f_code.co_name)
 
 
 def place_of_code(code: CodeType) -> Place:
     """Return where a function begins."""
-    return Place(os.path.abspath(code.co_filename), code.co_firstlineno, _name(code))
+    return Place(os.path.abspath(code.co_filename), code.co_firstlineno, code.co_name)
 
 
 def as_function(value: Any) -> Any:

@@ -58,8 +58,8 @@ def _loaded(checked: Checked) -> str:
     how = "loaded without gunicorn"
     if loaded["worker"]:
         how = f"loaded as by gunicorn -c {loaded['config']}, {loaded['worker']} worker"
-    patched = {"config": "gevent patched by the config", "worker": "gevent patched by the worker"}
-    return f"{versions}; {how}, {patched.get(loaded.get('patched_by', ''), 'nothing patched')}"
+    patched = f"gevent patched by the {loaded['patched_by']}" if loaded["patched_by"] else "nothing patched"
+    return f"{versions}; {how}, {patched}"
 
 
 # The way of the body.
@@ -202,7 +202,7 @@ def _run_json(run: Run) -> dict[str, Any]:
                 "place": _place_json(layer.place),
                 "pieces": layer.pieces,
                 "coding": layer.coding or None,
-                "was_closed": layer.was_closed,
+                "was_closed": layer.was_closed and not layer.was_left_open,
             }
             for layer in run.layers
         ],

@@ -26,17 +26,19 @@ class Stage:
         self.source: Source | None = None
         self._pieces = pieces
         self._seconds = seconds
-        self._boundaries = 0
+        self._boundaries: list[Boundary] = []
+        self._count = 0
 
     def begin(self, codings: str | None) -> None:
         """Begin a run, whose request offers these codings."""
-        self.phase, self.source, self._boundaries = SERVE, None, 0
+        self.phase, self.source, self._boundaries, self._count = SERVE, None, [], 0
         self.log.say("run", codings=codings)
 
     def make_source(self, body: Any, is_guarded: bool) -> Source:
         """Return the boundary around what the view made."""
         number = self._number()
         self.source = Source(self.log, number, body, is_guarded, lambda: self.phase, self._pieces, self._seconds)
+        self._boundaries.append(self.source)
         self.log.say("layer", boundary=number, of="view", name="", place=None, guarded=is_guarded)
         return self.source
 
@@ -44,7 +46,18 @@ class Stage:
         """Return a boundary around what a layer made of the body."""
         number = self._number()
         self.log.say("layer", boundary=number, of=of, name=name, place=place, coding=coding)
-        return _boundary(self.log, number, body, Content(coding))
+        return self._boundary(number, body, Content(coding))
+
+    def close_what_is_open(self) -> None:
+        """Close what a layer has not, from without: so each that drops close() is seen, and nothing stays open.
+
+        A WSGI layer has its number before those that it calls; a hook has its own after the view.
+        """
+        inside = self.source.number if self.source else self._count
+        wsgi = [boundary for boundary in self._boundaries if boundary.number < inside]
+        of_flask = [boundary for boundary in self._boundaries if boundary.number >= inside]
+        for boundary in sorted(wsgi, key=_number_of) + sorted(of_flask, key=_number_of, reverse=True):
+            boundary.close(is_help=True)
 
     def call_layer(
         self, inside: Any, name: str, place: Place | None, environ: Any, start_response: Callable[..., Any]
@@ -70,14 +83,18 @@ class Stage:
 
         boundary: Boundary | None = None
         body = inside(environ, start)
-        boundary = _boundary(self.log, number, body, content)
+        boundary = self._boundary(number, body, content)
         return boundary
 
     def _number(self) -> int:
-        self._boundaries += 1
-        return self._boundaries
+        self._count += 1
+        return self._count
+
+    def _boundary(self, number: int, body: Any, content: Content) -> Boundary:
+        kind = SizedBoundary if isinstance(body, (list, tuple)) else Boundary
+        self._boundaries.append(kind(self.log, number, body, content))
+        return self._boundaries[-1]
 
 
-def _boundary(log: Log, number: int, body: Any, content: Content) -> Boundary:
-    kind = SizedBoundary if isinstance(body, (list, tuple)) else Boundary
-    return kind(log, number, body, content)
+def _number_of(boundary: Boundary) -> int:
+    return boundary.number

@@ -1,0 +1,161 @@
+"""What became of the body: who read it, joined it, or lets it wait, inside of Flask and around it. Pure.
+
+Each rule takes the observation and yields findings.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+from flaskstream.doctor.check.findings import Finding, count, found
+from flaskstream.doctor.check.observation import Layer, Line, Observation, Run, Step, as_place, of_run
+from flaskstream.doctor.check.places import FRAMEWORK, Place, kind_of
+
+WAITING_PIECES = 3
+"""From so many on that wait at once a layer holds: some take one, or two, before they send the headers."""
+
+# The body, inside of Flask.
+
+
+def _read_early(seen: Observation) -> Iterator[Finding]:
+    for line in of_run(seen, "read_early") if seen.run and _is_read_early(seen.run) else ():
+        how, place = _how(line), as_place(line["place"])
+        who = place.function if place else "Something"
+        pieces = count(seen.run.read_early if seen.run else 0, "piece")
+        if line["phase"] == "view":
+            yield found("body_joined_in_view", f"{who} reads the response of the view whole, with {how}.", place)
+        else:
+            yield found(
+                "body_read_early",
+                f"{who} reads the body with {how} after the view: {pieces} were made before one was sent.",
+                place,
+                _hook_place(seen, place),
+            )
+
+
+def _is_read_early(run: Run) -> bool:
+    """Tell whether more of the stream was taken than a look at its first piece."""
+    return run.is_read_whole or run.read_early >= WAITING_PIECES
+
+
+def _how(line: Line) -> str:
+    return f"{line['through']}()" if line["through"] else "a loop over it"
+
+
+def _hook_place(seen: Observation, place: Place | None) -> Place | None:
+    """Return where the `after_request` function begins in which this is, if it is said."""
+    for line in of_run(seen, "hook"):
+        begins = as_place(line["place"])
+        if begins and place and begins.file == place.file and begins.function.split(".")[-1] != place.function:
+            return begins
+    return None
+
+
+def _joined(seen: Observation) -> Iterator[Finding]:
+    for line in of_run(seen, "made"):
+        joined = line["joined"]
+        if joined:
+            taken, generator = as_place(joined["taken_at"]), as_place(joined["place"])
+            name = generator.function if generator else ""
+            yield found(
+                "body_joined_in_view",
+                f"The view runs its generator {name} to the end, {count(joined['pieces'], 'piece')}, and returns one"
+                " body: the first piece leaves with the last.",
+                taken,
+                generator,
+            )
+        elif line["whole_stream"]:
+            yield found(
+                "stream_whole_from_start",
+                f"The view returns all its events ({line['mimetype']}) in one body.",
+                as_place(line["view"]),
+            )
+
+
+def _unstreamed_upstream(seen: Observation) -> Iterator[Finding]:
+    for line in of_run(seen, "unstreamed_upstream"):
+        yield found(
+            "unstreamed_upstream",
+            f"requests reads a whole {line['type']} of the upstream before it returns: there is no stream=True.",
+            as_place(line["place"]),
+        )
+
+
+# The body, through hooks and middleware.
+
+
+def _layers_hold(seen: Observation) -> Iterator[Finding]:
+    run = seen.run
+    for step in run.steps if run else ():
+        if _was_read_early(seen, step):
+            continue  # whoever did that has been named
+        finding = _holding(step)
+        if finding:
+            yield finding
+
+
+def _was_read_early(seen: Observation, step: Step) -> bool:
+    return seen.run is not None and step.inside is seen.run.source and _is_read_early(seen.run)
+
+
+def _holding(step: Step) -> Finding | None:
+    name, where = _name(step.layer), _places(step)
+    taken = count(step.waiting, "piece")
+    kind = "hook" if step.layer.of == "hook" else "middleware"
+    if not step.holds_to_end and step.waiting < WAITING_PIECES:
+        if step.is_behind:
+            return found("one_piece_late", f"{name} keeps each piece until it has the next one.", *where)
+        return None
+    if kind_of(_file(step.layer)) == FRAMEWORK and step.layer.name == "Flask.wsgi_app":
+        return found("response_joins", f"The response of the view keeps {taken}: its class does.", *where)
+    until = "to the end" if step.holds_to_end else "at a time"
+    if step.compresses:
+        coding = step.layer.coding
+        return found(f"{kind}_compresses", f"{name} compresses ({coding}) and keeps {taken} {until}.", *where)
+    if step.holds_to_end and kind == "middleware":
+        return found("middleware_joins", f"{name} reads the whole body, {taken}, before it hands on any.", *where)
+    return found(f"{kind}_holds", f"{name} keeps {taken} {until}.", *where)
+
+
+def _file(layer: Layer) -> str:
+    return layer.place.file if layer.place else ""
+
+
+def _name(layer: Layer) -> str:
+    return layer.name or "The view"
+
+
+def _places(step: Step) -> tuple[Place | None, ...]:
+    """Return the line that reads what is inside, and where the layer is written."""
+    reader = step.inside.pulled_by
+    if reader is not None and kind_of(reader.file) == FRAMEWORK:
+        return step.layer.place, reader
+    return reader, step.layer.place
+
+
+def _drops_close(seen: Observation) -> Iterator[Finding]:
+    for step in seen.run.steps if seen.run and seen.run.all("over") else ():
+        if not step.layer.was_closed or not step.inside.was_left_open or _was_read_early(seen, step):
+            continue
+        name, (first, *rest) = _name(step.layer), _places(step)
+        if step.layer.of == "hook":
+            sentence = f"{name} wraps the body and does not pass close() on: the generator ends when it is collected."
+            yield found("hook_drops_close", sentence, step.layer.place, first, *rest)
+        else:
+            sentence = f"{name} does not pass close() on: what Flask does at the end of a response is never done."
+            yield found("drops_close", sentence, step.layer.place, first, *rest)
+
+
+def _guarded(seen: Observation) -> Iterator[Finding]:
+    for line in of_run(seen, "guarded"):
+        place = as_place(line["place"])
+        who, raised = place.function if place else "Something", line.get("raised")
+        what = f"{who} asks for the body of a stream with {_how(line)}"
+        if raised:
+            yield found("guard_raised", f"{what}; @event_stream refuses, with an error in debug mode.", place)
+        else:
+            yield found("guarded", f"{what}; @event_stream gives it an empty one, and nothing is held.", place)
+
+
+BODY_RULES = (_read_early, _joined, _unstreamed_upstream, _layers_hold, _drops_close, _guarded)
+"""All of them; adding one is a function, an entry here, and a row of `FINDINGS`."""

@@ -1,0 +1,116 @@
+"""Configurations of proxies for one route that streams: a template for each product, and a table. Pure.
+
+Each is run with the real program in the tests, the probe through it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+from flaskstream.errors import InvalidSetting
+
+ROUTE = "/stream/"
+UPSTREAM = "127.0.0.1:8000"
+READ_TIMEOUT = 60
+"""Seconds; four heartbeats."""
+
+_FOLDER = Path(__file__).with_name("templates")
+_ROUTE = re.compile(r"/[A-Za-z0-9._~/-]*")
+_UPSTREAM = re.compile(r"([A-Za-z0-9.-]+):(\d{1,5})")
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A product.
+
+    Attributes:
+        name: as the doctor's fingerprints have it.
+        what: it is.
+        place: where its snippet goes.
+        template: the file.
+        comment: how a line of comment begins.
+        below: how everything below a route, which ends with a slash, is matched; `{}` is the route.
+        exactly: how one path is matched.
+        escaped: how the route is written there.
+    """
+
+    name: str
+    what: str
+    place: str
+    template: str
+    comment: str
+    below: str
+    exactly: str
+    escaped: Callable[[str], str] = str
+
+    def snippet(self, route: str = ROUTE, upstream: str = UPSTREAM, read_timeout: int = READ_TIMEOUT) -> str:
+        """Return the configuration for this route alone.
+
+        Args:
+            route: a path that ends with a slash: everything below it; another: this path.
+            upstream: HOST:PORT of the app's server.
+            read_timeout: seconds that the app may say nothing, heartbeats included.
+
+        Raises:
+            InvalidSetting: one of them cannot be written there.
+        """
+        match = _UPSTREAM.fullmatch(upstream)
+        if not _ROUTE.fullmatch(route):
+            raise InvalidSetting(f"route: expected a path like /stream/, got {route!r}")
+        if not match:
+            raise InvalidSetting(f"upstream: expected HOST:PORT, got {upstream!r}")
+        if read_timeout < 1:
+            raise InvalidSetting(f"read_timeout: expected whole seconds from 1, got {read_timeout!r}")
+        form = self.below if route.endswith("/") else self.exactly
+        values = {
+            "MATCH": form.format(self.escaped(route)),
+            "ROUTE": route,
+            "UPSTREAM": upstream,
+            "HOST": match[1],
+            "PORT": match[2],
+            "TIMEOUT": str(read_timeout),
+        }
+        text = (_FOLDER / self.template).read_text("utf-8")
+        told = f"{self.comment} {self.what}: {route} streams, and nothing else changes. {self.place}\n"
+        return told + re.sub("@([A-Z]+)@", lambda found: values[found[1]], text)
+
+
+PROXIES: dict[str, Proxy] = {
+    proxy.name: proxy
+    for proxy in (
+        Proxy("nginx", "nginx", "Inside the server block.", "nginx.conf", "#", "^~ {}", "= {}"),
+        Proxy(
+            "haproxy", "HAProxy", "A line in the frontend, and a backend.", "haproxy.cfg", "#", "path_beg {}", "path {}"
+        ),
+        Proxy("caddy", "Caddy", "Inside the site.", "Caddyfile", "#", "{}*", "{}"),
+        Proxy("apache", "Apache", "Inside the virtual host; needs mod_proxy_http.", "apache.conf", "#", "{}", "{}"),
+        Proxy(
+            "varnish",
+            "Varnish",
+            "At the top, after the other backends.",
+            "varnish.vcl",
+            "#",
+            "^{}",
+            "^{}($|[?])",
+            re.escape,
+        ),
+        Proxy(
+            "express",
+            "Express with http-proxy-middleware 3",
+            "Before compression() and all else that touches answers.",
+            "express.mjs",
+            "//",
+            '(path) => path.startsWith("{}")',
+            '(path) => path === "{}"',
+        ),
+    )
+}
+"""By their names."""
+
+
+def snippet_for(product: str) -> str:
+    """Return the snippet of a product, as the doctor's fingerprints name it, with the defaults; "": there is none."""
+    return PROXIES[product].snippet() if product in PROXIES else ""

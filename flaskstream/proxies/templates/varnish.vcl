@@ -1,0 +1,24 @@
+backend flaskstream {
+    .host = "@HOST@";
+    .port = "@PORT@";
+    .connect_timeout = 5s;                        # an app that does not listen is told at once
+    .first_byte_timeout = @TIMEOUT@s;             # the kit commits to its answer after 5 s
+    .between_bytes_timeout = @TIMEOUT@s;          # the heartbeats (every 15 s) keep it alive, a dead app does not
+}
+
+sub vcl_recv {
+    if (req.url ~ "@MATCH@") {
+        unset req.http.Accept-Encoding;           # nobody compresses: what a compressor holds is late
+        set req.backend_hint = flaskstream;
+        return (pass);                            # nothing is kept: a stream would be replayed to the next client
+    }
+}
+
+sub vcl_backend_response {
+    if (bereq.url ~ "@MATCH@") {
+        set beresp.do_stream = true;              # each event goes on as it comes
+        set beresp.do_gzip = false;               # and nor does this Varnish: it saves nothing on tokens
+        set beresp.uncacheable = true;            # and nobody waits for the end of another's answer
+        return (deliver);
+    }
+}
