@@ -14,8 +14,9 @@ from flaskstream.dialects import ANTHROPIC, DIALECTS, OPENAI, Dialect
 from flaskstream.errors import FlaskStreamError, InvalidSetting
 from flaskstream.guard import MAX_BODY_BYTES, Authorize, Guard, refusal
 from flaskstream.options import StreamOptions
-from flaskstream.probe import add_probe
-from flaskstream.relay import Headers, Relay
+from flaskstream.probe.route import add_probe
+from flaskstream.relay import Relay
+from flaskstream.relay.relay import Headers
 from flaskstream.response import error_response, respond, streaming
 from flaskstream.stats import STATS
 from flaskstream.stats.figures import PROMETHEUS_TYPE, as_json, as_prometheus

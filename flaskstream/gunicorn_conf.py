@@ -67,7 +67,7 @@ def _let_the_master_halt() -> None:
 
 def _share_memory() -> None:
     """Make the memory in which the workers, forked from here, write what `/stats` sums up and `/probe` is asked for."""
-    from flaskstream.probe_records import PROBE_RECORDS
+    from flaskstream.probe.records import PROBE_RECORDS
     from flaskstream.stats import STATS
 
     STATS.share()
@@ -121,7 +121,7 @@ preload_app = worker_class == "sync"
 
 def post_worker_init(worker: Any) -> None:
     """Have this worker counted, its open streams end in time when it stops, and the kit's log look like gunicorn's."""
-    from flaskstream.deploy import watch_worker
+    from flaskstream.serving.deploy import watch_worker
     from flaskstream.stats import STATS
 
     STATS.join()

@@ -15,12 +15,12 @@ from flask import Response, after_this_request, current_app, jsonify, request
 
 from flaskstream.come_back import reconnection_times, retry_after
 from flaskstream.contexts import Carrier
-from flaskstream.disconnect import client_socket, watch_client
 from flaskstream.errors import FlaskStreamError, UpstreamStatus
 from flaskstream.open_streams import OPEN_STREAMS
 from flaskstream.options import StreamOptions
 from flaskstream.pump import Pump
-from flaskstream.server import tell_shortcomings
+from flaskstream.serving.client import client_socket, watch_client
+from flaskstream.serving.shortcomings import tell_shortcomings
 from flaskstream.stats import STATS
 from flaskstream.stream import CLIENT_ENDED, CLIENT_GONE, STOPPING, Stream, log_failure
 from flaskstream.unbuffered import STREAM_HEADERS, response_class

@@ -14,8 +14,8 @@ import flask
 import werkzeug
 from flask import Response
 
-from flaskstream.cut import reset_if_it_would_look_whole
 from flaskstream.errors import BodyWasRead
+from flaskstream.serving.cut import reset_if_it_would_look_whole
 from flaskstream.stream import Stream
 
 log = logging.getLogger(__name__)

@@ -13,10 +13,10 @@ from dialect_vectors import ENDED, MESSAGE, OPENED, PING, delta, words
 from raw_upstream import FINAL_CHUNK, Pause, RawUpstream, chunk, head
 from relay_client import chat, complete, end, error_code, text
 
-from flaskstream.answers import blocks, tokens
 from flaskstream.dialects import OPENAI
 from flaskstream.doctor.measure import Recording
 from flaskstream.errors import IdleTimeout, InvalidSetting
+from flaskstream.relay.answers import blocks, tokens
 from flaskstream.upstream import Upstream
 
 CHAT, COMPLETIONS, MESSAGES = "/impatient/chat", "/impatient/v1/chat/completions", "/impatient/v1/messages"

@@ -6,7 +6,7 @@ import pytest
 from secured import ASKED, CORS, LOGIN, ORIGIN, QUESTION, secured, whole
 
 from flaskstream.testing import open_stream
-from flaskstream.upstream_answer import FORWARDED_HEADERS
+from flaskstream.upstream.answer import FORWARDED_HEADERS
 
 pytest.importorskip("flask_cors", reason="Flask-CORS is not installed")
 

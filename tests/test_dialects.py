@@ -34,11 +34,11 @@ from sse_reading import anything, byte_by_byte, cut_at, read
 from sse_reference import Read
 from sse_vectors import Outcome
 
-from flaskstream.answers import blocks, tokens
 from flaskstream.dialects import ANTHROPIC, DIALECTS, OPENAI, RESPONSES, TEXT, Reading, ToolCalls, Usage
 from flaskstream.dialects.framings import EVENTS
 from flaskstream.errors import EventTooLarge, FlaskStreamError, IdleTimeout, UpstreamTruncated
-from flaskstream.follower import Follower
+from flaskstream.relay.answers import blocks, tokens
+from flaskstream.relay.follower import Follower
 from flaskstream.sse import MAX_EVENT_BYTES
 
 VECTORS = [vector for vectors in TABLE.values() for vector in vectors]

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from flaskstream.disconnect import LOOK_SECONDS, watch_client
 from flaskstream.lab.processes import environment
+from flaskstream.serving.client import LOOK_SECONDS, watch_client
 
 PATIENCE = 10 * LOOK_SECONDS
 
@@ -54,7 +54,7 @@ def test_nothing_is_told_after_the_watch_was_stopped():
 
 FIRST_STREAMS = """
 import socket, sys, threading
-from flaskstream.disconnect import watch_client
+from flaskstream.serving.client import watch_client
 sys.setswitchinterval(1e-6)
 pairs = [socket.socketpair() for _ in range(40)]
 start = threading.Barrier(len(pairs))

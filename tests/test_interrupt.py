@@ -18,8 +18,8 @@ from flaskstream.interrupt import Interrupts, check, wait, waits_for, waits_no_l
 from flaskstream.native import is_patched
 from flaskstream.pump import ENDED, Pump
 from flaskstream.upstream import Upstream
-from flaskstream.upstream_body import Body
-from flaskstream.upstream_pool import FreshAdapter
+from flaskstream.upstream.body import Body
+from flaskstream.upstream.pool import FreshAdapter
 
 PATIENCE = 10.0
 

@@ -10,12 +10,13 @@ import re
 from flask import Flask
 from pages import Page, code
 
-from flaskstream import Upstream, create_blueprint, retries, sse
-from flaskstream.disconnect import VANISHED_SECONDS
+from flaskstream import Upstream, create_blueprint, sse
 from flaskstream.guard import MAX_BODY_BYTES
 from flaskstream.options import StreamOptions
+from flaskstream.serving.client import VANISHED_SECONDS
 from flaskstream.tally import StreamReport
 from flaskstream.testing import open_stream, serve
+from flaskstream.upstream import retries
 
 PAGE = Page("docs/operations.md")
 (LINE,) = PAGE.blocks("text")

@@ -17,9 +17,9 @@ from servers import TESTS
 from flaskstream.doctor.measure import Recording, Request, open_exchange, record
 from flaskstream.lab.gunicorn import GunicornProcess
 from flaskstream.machine import clock_id
-from flaskstream.probe_plan import ProbePlan
+from flaskstream.probe.plan import ProbePlan
+from flaskstream.probe.ticks import Tick
 from flaskstream.testing import open_stream
-from flaskstream.ticks import Tick
 
 PATH = "/stream/probe"
 PATIENCE = 10  # seconds that no test needs, unless it fails

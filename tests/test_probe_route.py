@@ -12,9 +12,9 @@ from pages import Page, code
 
 from flaskstream import create_blueprint
 from flaskstream.errors import InvalidSetting, MaxDuration
-from flaskstream.probe_plan import CONTENT_TYPES, HEADERS, NUMBERS, ProbePlan
-from flaskstream.probe_records import MAX_RECORDS, ProbeRecords
-from flaskstream.ticks import Tick, TickLines
+from flaskstream.probe.plan import CONTENT_TYPES, HEADERS, NUMBERS, ProbePlan
+from flaskstream.probe.records import MAX_RECORDS, ProbeRecords
+from flaskstream.probe.ticks import Tick, TickLines
 from flaskstream.upstream import Upstream
 
 PATHS = ("/stream/probe", "/stream/debug/stream")

@@ -26,6 +26,7 @@ from flaskstream.lab.figures import MODE_FIGURES
 from flaskstream.lab.gunicorn import GunicornProcess
 from flaskstream.lab.model.script import Script
 from flaskstream.lab.processes import ModelProcess
+from flaskstream.proxies import PROXIES
 from flaskstream.response import StreamOptions
 from flaskstream.settings import Settings
 from flaskstream.testing import open_stream
@@ -254,6 +255,12 @@ def test_the_usual_mistakes_of_the_broken_mode_are_named():
 def test_the_exit_codes_are_those_of_the_doctor():
     rows = [row for row in README.rows("Find the hop that holds the bytes") if row[0].isdigit()]
     assert [int(row[0]) for row in rows] == [*exit_codes.MEANINGS, EXIT_INTERRUPTED]
+
+
+def test_the_proxies_are_those_of_the_table():
+    section = " ".join(README.section("Find the hop that holds the bytes").split())
+    names = [proxy.what.split()[0] for proxy in PROXIES.values()]
+    assert f"`flaskstream proxy-config`, for {', '.join(names[:-1])} and {names[-1]}:" in section
 
 
 def test_the_exit_codes_are_those_of_compare():

@@ -16,7 +16,7 @@ from relay_client import chat, complete, end, text
 from flaskstream.errors import FlaskStreamError, IdleTimeout, UpstreamError, UpstreamTruncated
 from flaskstream.relay import TRAILING_SECONDS, Relay
 from flaskstream.upstream import Upstream
-from flaskstream.upstream_pool import KEPT_SECONDS
+from flaskstream.upstream.pool import KEPT_SECONDS
 
 A = said("a")
 

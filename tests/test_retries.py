@@ -21,8 +21,8 @@ from flaskstream.errors import (
     UpstreamTimeout,
     UpstreamTruncated,
 )
-from flaskstream.retries import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, PASSING_STATUSES, wait_before_retry
 from flaskstream.testing import open_stream
+from flaskstream.upstream.retries import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, PASSING_STATUSES, wait_before_retry
 
 NOW = 1_800_000_000.0
 CHAT, COMPLETIONS, MESSAGES = "/plain/chat", "/plain/v1/chat/completions", "/plain/v1/messages"

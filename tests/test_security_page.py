@@ -9,7 +9,7 @@ from secured import API_KEY, ASKED, LOGIN, PAGE, QUESTION, secured, whole
 from flaskstream import Upstream, create_blueprint
 from flaskstream.dialects import DIALECTS
 from flaskstream.testing import open_stream
-from flaskstream.upstream_answer import FORWARDED_HEADERS
+from flaskstream.upstream.answer import FORWARDED_HEADERS
 
 ROUTES = {"/chat": QUESTION, "/v1/chat/completions": ASKED, "/v1/messages": ASKED}
 

@@ -19,7 +19,7 @@ from servers import SERVERS, TESTS
 
 from flaskstream.lab.gunicorn import GunicornProcess
 from flaskstream.lab.processes import environment
-from flaskstream.server import SHORTCOMINGS, Server, server_of, shortcomings_of
+from flaskstream.serving.shortcomings import SHORTCOMINGS, Server, server_of, shortcomings_of
 from flaskstream.testing import open_stream
 
 BEST = Server("gunicorn", (27, 0, 1), has_greenlets=True)

@@ -12,12 +12,12 @@ import pytest
 from raw_upstream import FINAL_CHUNK, RawUpstream, answer, chunk, head
 from relay_client import chat, complete, end, error_code, text
 
-from flaskstream.answers import blocks, tokens
 from flaskstream.dialects import OPENAI
 from flaskstream.doctor.measure import Recording
 from flaskstream.errors import UpstreamTruncated
 from flaskstream.lab.model.answer import answer as model_answer
 from flaskstream.lab.model.script import Script
+from flaskstream.relay.answers import blocks, tokens
 from flaskstream.sse import Decoder
 
 SCRIPT = Script(tokens=1)

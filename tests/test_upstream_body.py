@@ -14,7 +14,7 @@ from raw_upstream import FINAL_CHUNK, RawUpstream, answer, body_of, chunk, head
 
 from flaskstream.errors import UpstreamError
 from flaskstream.upstream import Upstream
-from flaskstream.upstream_body import Body
+from flaskstream.upstream.body import Body
 
 BODY = said("\u6771\u4eac") * 2000 + DONE  # more than one read takes, and highly compressible
 

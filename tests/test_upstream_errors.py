@@ -19,7 +19,7 @@ from flaskstream.errors import (
     UpstreamTimeout,
     UpstreamTruncated,
 )
-from flaskstream.upstream_errors import translate, translated_errors
+from flaskstream.upstream.errors import translate, translated_errors
 
 errors = urllib3.exceptions
 POOL = urllib3.HTTPConnectionPool("127.0.0.1")

@@ -29,10 +29,10 @@ from wrapped import (
 
 from flaskstream import event_stream
 from flaskstream.blueprint import create_blueprint
-from flaskstream.disconnect import LOOK_SECONDS
 from flaskstream.doctor.measure import Request, record
 from flaskstream.lab.model.script import Script
 from flaskstream.open_streams import OPEN_STREAMS
+from flaskstream.serving.client import LOOK_SECONDS
 from flaskstream.testing import open_stream, serve
 from flaskstream.upstream import Upstream
 

@@ -13,6 +13,7 @@ from flaskstream.cli.check import check
 from flaskstream.cli.compare import compare
 from flaskstream.cli.doctor import doctor
 from flaskstream.cli.model import model
+from flaskstream.cli.proxy_config import proxy_config
 from flaskstream.cli.tail import tail
 
 
@@ -22,5 +23,5 @@ def main() -> None:
     """Stream model tokens from Flask to the browser one by one, and see which hop or mistake holds them back."""
 
 
-for command in (check, compare, doctor, model, tail):
+for command in (check, compare, doctor, model, proxy_config, tail):
     main.add_command(command)

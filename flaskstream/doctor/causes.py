@@ -11,6 +11,7 @@ from typing import Callable
 
 from flaskstream.doctor.diagnosis import Cause
 from flaskstream.doctor.evidence import Evidence
+from flaskstream.doctor.snippets import with_snippet
 from flaskstream.doctor.verdicts import Verdict, held_coding
 
 CORK_SECONDS = (0.15, 0.26)
@@ -37,7 +38,7 @@ def causes_of(evidence: Evidence, verdict: Verdict, behind: Evidence | None = No
         return (replace(_HTTP2, evidence=verdict.sentence),)
     found = [cause for rule in RULES for cause in [rule(evidence, verdict, behind)] if cause is not None]
     found.sort(key=lambda cause: -cause.confidence)
-    return tuple(found) or (_UNKNOWN,)
+    return tuple(with_snippet(cause, evidence) for cause in found) or (_UNKNOWN,)
 
 
 _UNKNOWN = Cause(
@@ -126,8 +127,11 @@ def _timer(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cau
 
 
 def _size(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
-    if verdict.name != "bursts_by_size" or evidence.batch_ticks or held_coding(evidence):
+    if verdict.name != "bursts_by_size" or held_coding(evidence):
         return None
+    if evidence.batch_ticks:
+        seen = f"{evidence.batch_ticks} ticks come at a time, at two sizes of tick"
+        return replace(_buffering(evidence, behind, seen), confidence=POSSIBLE)
     size = evidence.buffer_bytes or evidence.closely.size
     return _buffering(evidence, behind, f"about {size} bytes come at a time, whatever the size of a tick")
 
@@ -152,7 +156,7 @@ _LOOK_BEHIND = "the hop behind this one: what it does itself is not this hop's"
 
 _BUFFERING_CURES = {
     "nginx": "proxy_buffering off; in this location (an nginx behind it eats the header, or this one ignores it)",
-    "caddy": "flush_interval -1 in reverse_proxy, and no response_buffers",
+    "caddy": "no response_buffers in reverse_proxy; and no Content-Length on a stream that is no text/event-stream",
     "apache": "take the buffering filter (mod_buffer, mod_ext_filter, mod_ratelimit) off this location",
 }
 

@@ -22,6 +22,10 @@ WAITED_SHARE = 0.7
 """Of two streams at once the second waited for the first if it began so late, as a share of what one takes."""
 
 
+WHOLE_TICKS = 0.25
+"""A delay that is so near to a number of ticks is that many."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """The looks at one hop, by the name of their variant.
@@ -111,10 +115,14 @@ class Evidence:
         return small.ticks if is_count and not is_same(small.size, large.size) else 0
 
     @property
-    def is_one_late(self) -> bool:
-        """Each tick comes with the next one, at two paces."""
-        slow = self.kind("slow")
-        return self.kind("first") == "one_late" and slow in ("one_late", "")
+    def late_by(self) -> int:
+        """With which of the ticks after it each tick comes, at two paces; 0: it does not wait for one."""
+        slow = self.looks.get("slow")
+        if self.kind("first") not in _SINGLY or slow is None:
+            return 0
+        late = [(look.median_delay or 0.0) / look.variant.interval for look in (self.first, slow)]
+        is_whole = all(abs(ticks - round(ticks)) <= WHOLE_TICKS for ticks in late)
+        return round(late[0]) if is_whole and round(late[0]) == round(late[1]) else 0
 
     @property
     def first_block_bytes(self) -> int:

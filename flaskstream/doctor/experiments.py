@@ -65,7 +65,7 @@ HELD = (
 
 CUT = (Variant("again", count=15),)
 
-CUT_LATER = (Variant("endure_again", count=24),)
+CUT_LATER = (Variant("endure_again", count=60),)
 
 SYNC = (Variant("endure", count=60),)
 """A sync worker gives no sign of life while it streams, and is killed for that after a time that may be longer."""

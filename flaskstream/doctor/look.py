@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any, Iterator, Mapping, Sequence
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
-from flaskstream import ticks as ticks_on_the_wire
 from flaskstream.doctor.looks import Look, Tick, Variant
 from flaskstream.doctor.measure import Exchange, Request, open_exchange, record
 from flaskstream.machine import clock_id
+from flaskstream.probe import ticks as ticks_on_the_wire
 
 PROBE_PATHS = ("/probe", "/debug/stream")
 

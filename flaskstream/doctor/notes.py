@@ -24,6 +24,8 @@ def _leaving(evidence: Evidence) -> str:
     look = evidence.looks.get("leave")
     if look is None or not look.is_answer or len(look.ticks) < (look.variant.leave_after or 0):
         return ""
+    if look.hello.get("clock") == evidence.first.hello.get("clock"):
+        return ""  # a replay: the app knows nothing of it
     if look.left_noticed is None:
         return "the app was not told within 2 s that the client had left: the answer goes on, and is paid for"
     if look.left_noticed > SLOW_TO_NOTICE:

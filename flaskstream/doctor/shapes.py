@@ -12,7 +12,7 @@ from statistics import median
 from typing import Callable, Sequence
 
 from flaskstream.doctor.looks import ALONE_SHARE, Look, Tick, bursts_of
-from flaskstream.probe_plan import CONTENT_TYPES
+from flaskstream.probe.plan import CONTENT_TYPES
 
 PROMPT_SHARE = 0.35
 """A tick that comes within this share of its interval was not held,"""

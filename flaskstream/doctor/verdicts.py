@@ -116,10 +116,10 @@ def _held(evidence: Evidence) -> Verdict | None:
         return Verdict("bursts_by_time", sentence, "slow", evidence.timer)
     if evidence.batch_ticks:
         return Verdict("bursts_by_size", f"{evidence.batch_ticks} ticks came at a time, whatever their size", "long")
-    if evidence.is_one_late:
-        return Verdict(
-            "one_event_late", f"each tick came with the next one, {_ms(first.median_delay or 0.0)} after it was sent"
-        )
+    if evidence.late_by:
+        with_which = "the next one" if evidence.late_by == 1 else f"the {evidence.late_by} after it"
+        delay = _ms(first.median_delay or 0.0)
+        return Verdict("one_event_late", f"each tick came with {with_which}, {delay} after it was sent")
     if evidence.first_block_bytes:
         return Verdict(
             "headers_late", f"nothing came before about {evidence.first_block_bytes} bytes were there", "long"

@@ -11,17 +11,17 @@ from typing import Any, Callable, Iterable, Iterator
 
 from flask import Flask, Response, stream_with_context
 
-from flaskstream.answers import tokens as tokens_of
 from flaskstream.chat_request import chat_payload
 from flaskstream.debug import DebugPrinter
 from flaskstream.dialects import OPENAI
 from flaskstream.guard import refusal
 from flaskstream.lab.faults import active_faults
+from flaskstream.relay.answers import tokens as tokens_of
 from flaskstream.settings import Settings
 from flaskstream.sse import Event, to_json
 from flaskstream.unbuffered import STREAM_HEADERS
 from flaskstream.upstream import Upstream
-from flaskstream.upstream_answer import Answer
+from flaskstream.upstream.answer import Answer
 from flaskstream.wire import EventWire
 
 

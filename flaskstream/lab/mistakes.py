@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from flaskstream.lab.broken import Steps
     from flaskstream.upstream import Upstream
-    from flaskstream.upstream_answer import Answer
+    from flaskstream.upstream.answer import Answer
 
 
 def nothing(steps: Steps) -> None:

@@ -86,7 +86,15 @@ PROXIES: dict[str, Proxy] = {
             "haproxy", "HAProxy", "A line in the frontend, and a backend.", "haproxy.cfg", "#", "path_beg {}", "path {}"
         ),
         Proxy("caddy", "Caddy", "Inside the site.", "Caddyfile", "#", "{}*", "{}"),
-        Proxy("apache", "Apache", "Inside the virtual host; needs mod_proxy_http.", "apache.conf", "#", "{}", "{}"),
+        Proxy(
+            "apache",
+            "Apache",
+            "Inside the virtual host; needs mod_proxy_http and mod_headers.",
+            "apache.conf",
+            "#",
+            "{}",
+            "{}",
+        ),
         Proxy(
             "varnish",
             "Varnish",
@@ -111,6 +119,12 @@ PROXIES: dict[str, Proxy] = {
 """By their names."""
 
 
-def snippet_for(product: str) -> str:
-    """Return the snippet of a product, as the doctor's fingerprints name it, with the defaults; "": there is none."""
-    return PROXIES[product].snippet() if product in PROXIES else ""
+def snippet_for(product: str, route: str = ROUTE) -> str:
+    """Return the snippet of a product, as the doctor's fingerprints name it; "": there is none.
+
+    Args:
+        route: the one that streams; where it cannot be written in a snippet, the usual one.
+    """
+    if product not in PROXIES:
+        return ""
+    return PROXIES[product].snippet(route if _ROUTE.fullmatch(route) else ROUTE)

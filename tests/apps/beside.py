@@ -6,12 +6,15 @@ import time
 from typing import Iterator
 
 from apps.hops import create_app as create_probe
-from flask import Flask, Response
+from flask import Flask, Response, jsonify, request
 
 PIECES = 20
 INTERVAL = 0.05  # seconds between two pieces of the slow page
 
 BROKEN = "/stream/broken"
+"""A stream that breaks off."""
+ASKED = "/stream/asked"
+"""Tells how it was asked."""
 
 PAGE = "<p>An ordinary page, which repeats itself, and so gains by being compressed.</p>\n" * 400
 
@@ -21,6 +24,7 @@ def create_app() -> Flask:
     app.add_url_rule("/page", "page", lambda: PAGE)
     app.add_url_rule("/slow", "slow", lambda: Response(_slowly(), content_type="text/csv"))
     app.add_url_rule(BROKEN, "broken", lambda: Response(_breaks_off(), content_type="text/event-stream"))
+    app.add_url_rule(ASKED, "asked", lambda: jsonify(url=request.full_path, headers=dict(request.headers)))
     return app
 
 

@@ -8,7 +8,16 @@ import itertools
 import time
 import zlib
 
-from flask import Flask, Response, after_this_request, redirect, request, stream_with_context
+from flask import (
+    Flask,
+    Response,
+    after_this_request,
+    jsonify,
+    redirect,
+    render_template_string,
+    request,
+    stream_with_context,
+)
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.wsgi import ClosingIterator
@@ -165,6 +174,23 @@ def of_views():
                 sum(range(1000))
 
         return Response(body())
+
+    @app.route("/spins")
+    def spins():
+        def body():
+            yield "1"
+            while True:
+                len("")  # spins
+
+        return Response(body())
+
+    @app.route("/template")
+    def template():
+        return render_template_string("<ul>{% for n in numbers %}<li>{{ n }}</li>{% endfor %}</ul>", numbers=range(9))
+
+    @app.route("/json")
+    def as_json():
+        return jsonify(list(events()))
 
     @app.route("/loop")
     def loop():

@@ -1,6 +1,6 @@
 """The kit's hook under a worker of threads, as a file of one's own may have it."""
 
-from flaskstream.deploy import watch_worker
+from flaskstream.serving.deploy import watch_worker
 
 worker_class = "gthread"
 threads = 4

@@ -7,14 +7,17 @@ doctor had no say in it. Where two answers are right, both stand here, with the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping
+from typing import Mapping, Sequence
 
+from flaskstream.doctor.diagnosis import Hop
 from hops.stack import NGINX_11, Server, apache, app, caddy, haproxy, nginx, node, waitress
 
 FINE = "streams"
 HELD, SIZE, TIME, LATE = "held_to_end", "bursts_by_size", "bursts_by_time", "one_event_late"
 BUFFER, FILTER, CODING, CORK = "proxy_buffering", "whole_body_filter", "compression", "kernel_cork"
 IN_PROCESS = "joined_body|body_reading_hook"
+ANY = "*"
+"""Whatever cause is said, or none: the verdict says it all."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,19 @@ def alone(server: Server, verdict: str = FINE, cause: str = "", **more: object) 
     return Case((server,), (verdict,), cause, **more)  # type: ignore[arg-type]
 
 
+def chain_of_two_nginx() -> Case:
+    """The inner one says the mark again that it has eaten."""
+    inner = nginx("add_header X-Accel-Buffering no;")
+    return Case((nginx(), inner, app()), (FINE, FINE, FINE))
+
+
 IGNORED = "proxy_ignore_headers X-Accel-Buffering;"
 GZIPPED = "gzip on; gzip_types text/event-stream; gzip_min_length 0;"
 CACHED = "proxy_cache_path cache keys_zone=z:1m;"
-REPLAYS = "proxy_cache z; proxy_cache_key $uri; proxy_cache_valid 200 1m; proxy_ignore_headers Cache-Control X-Accel-Buffering;"
+REPLAYS = (
+    "proxy_cache z; proxy_cache_key $uri; proxy_cache_valid 200 1m;"
+    " proxy_ignore_headers Cache-Control X-Accel-Buffering;"
+)
 NO_DELAY = "option http-no-delay"
 OF_EVENTS = "AddOutputFilterByType DEFLATE text/event-stream"
 
@@ -101,11 +113,26 @@ NGINX: Mapping[str, Case] = {
         nginx("proxy_read_timeout 1s;"), "cut_by_silence", "idle_timeout", silence_seconds=2
     ),
     "nginx read timeout 5 s": proxied(nginx("proxy_read_timeout 5s;"), silence_seconds=2),
+    "nginx 2k buffers, HTTP/1.1": proxied(
+        nginx(IGNORED + NGINX_11 + "proxy_buffer_size 2k; proxy_buffers 4 2k; proxy_busy_buffers_size 4k;"),
+    ),
+    "nginx 8k buffers, gzip offered": proxied(
+        nginx(IGNORED + "proxy_buffer_size 8k; proxy_buffers 8 8k;", http=GZIPPED), SIZE, BUFFER
+    ),
+    "nginx mirror": proxied(
+        nginx("mirror /other; mirror_request_body off; proxy_buffering off;", http=""),
+    ),
+    "nginx limits connections": proxied(
+        nginx("limit_conn c 1; proxy_buffering off;", http="limit_conn_zone $server_name zone=c:1m;"),
+    ),
+    "nginx add_header": proxied(nginx("add_header X-Accel-Buffering no; add_header Server other always;")),
+    "nginx brings the mark itself": chain_of_two_nginx(),
+    "nginx send_timeout 1 s": proxied(nginx("send_timeout 1s; keepalive_timeout 1s;"), silence_seconds=2),
     "nginx tcp_nopush": proxied(nginx("tcp_nopush on; sendfile on; tcp_nodelay off; proxy_buffering off;")),
-    "nginx proxies to nowhere": Case((nginx("return 502;"), app()), ("not_a_stream", FINE), "*"),
-    "nginx asks for a login": Case((nginx("return 401;"), app()), ("not_a_stream", FINE), "*"),
+    "nginx proxies to nowhere": Case((nginx("return 502;"), app()), ("not_a_stream", FINE), ANY),
+    "nginx asks for a login": Case((nginx("return 401;"), app()), ("not_a_stream", FINE), ANY),
     "nginx shows a page": Case(
-        (nginx("default_type text/html; return 200 hello;"), app()), ("not_a_stream", FINE), "*"
+        (nginx("default_type text/html; return 200 hello;"), app()), ("not_a_stream", FINE), ANY
     ),
 }
 
@@ -126,8 +153,11 @@ HAPROXY: Mapping[str, Case] = {
         haproxy(NO_DELAY, "http-response wait-for-body time 4s at-least 1000"), "headers_late", BUFFER
     ),
     "haproxy waits for the body": proxied(
-        haproxy(NO_DELAY, "http-response wait-for-body time 1s"), "not_a_stream|headers_late", "*"
+        haproxy(NO_DELAY, "http-response wait-for-body time 1s"), "not_a_stream|headers_late", ANY
     ),
+    "haproxy timeout client 1 s": proxied(haproxy(NO_DELAY, defaults=["timeout client 1s"]), silence_seconds=2),
+    "haproxy splice": proxied(haproxy(NO_DELAY, defaults=["option splice-auto"])),
+    "haproxy adds headers": proxied(haproxy("http-send-name-header X-Name", "option forwardfor"), TIME, CORK),
     "haproxy timeout server 1 s": proxied(
         haproxy(NO_DELAY, "timeout server 1s"), "cut_by_silence", "idle_timeout", silence_seconds=2
     ),
@@ -152,14 +182,22 @@ CADDY: Mapping[str, Case] = {
         f"|{CODING}",
         why="later versions flush",
     ),
-    "caddy buffers responses": proxied(caddy("buffer_responses"), HELD, FILTER),
-    "caddy buffers the first 1 KB": proxied(caddy("buffer_responses\nmax_buffer_size 1024"), "headers_late", BUFFER),
+    "caddy buffers responses": proxied(caddy("response_buffers unlimited"), HELD, FILTER),
+    "caddy buffers the first 1 KB": proxied(caddy("response_buffers 1024"), "headers_late", BUFFER),
     "caddy buffers the first 16 KB": proxied(
-        caddy("buffer_responses\nmax_buffer_size 16384"),
+        caddy("response_buffers 16384"),
         f"{SIZE}|headers_late",
         BUFFER,
         why="it is the first block only, of more than a few ticks make",
     ),
+    "caddy buffers the first 64 KB": proxied(
+        caddy("response_buffers 65536"),
+        f"{SIZE}|headers_late",
+        BUFFER,
+        why="it is the first block only, of more than a few ticks make",
+    ),
+    "caddy buffers requests": proxied(caddy("request_buffers 65536")),
+    "caddy without keepalive": proxied(caddy("transport http {\nkeepalive off\nversions 1.1\n}")),
     "caddy read timeout 1 s": proxied(
         caddy("transport http {\nread_timeout 1s\n}"), "cut_by_silence", "idle_timeout", silence_seconds=2
     ),
@@ -200,6 +238,26 @@ APACHE: Mapping[str, Case] = {
     "apache ProxyTimeout 1": proxied(apache("ProxyTimeout 1"), "cut_by_silence", "idle_timeout", silence_seconds=2),
     "apache ProxyIOBufferSize": proxied(apache("ProxyIOBufferSize 65536")),
     "apache mod_cache_disk": proxied(apache("CacheEnable disk /", "CacheRoot {folder}")),
+    "apache ratelimit 4": proxied(apache("SetOutputFilter RATE_LIMIT", "SetEnv rate-limit 4"), TIME, BUFFER),
+    "apache ext_filter python": proxied(
+        apache(
+            "ExtFilterDefine c mode=output cmd=\"/usr/bin/python3 -c 'import sys; sys.stdout.write(sys.stdin.read())'\"",
+            "<Location />",
+            "SetOutputFilter c",
+            "</Location>",
+        ),
+        HELD,
+        FILTER,
+    ),
+    "apache ext_filter cat -u, gzip": proxied(
+        apache(
+            "ExtFilterDefine c mode=output cmd=/bin/cat", "<Location />", "SetOutputFilter c;DEFLATE", "</Location>"
+        ),
+        SIZE,
+        BUFFER,
+    ),
+    "apache sed and deflate": proxied(in_apache("SetOutputFilter Sed;DEFLATE", "OutputSed s/aa/bb/g"), LATE, BUFFER),
+    "apache buffer of 1 KB": proxied(in_apache("SetOutputFilter BUFFER", "BufferSize 1024")),
     "apache mod_include": proxied(in_apache("Options +Includes", "SetOutputFilter INCLUDES")),
 }
 
@@ -236,6 +294,19 @@ NODE: Mapping[str, Case] = {
         BUFFER,
         why="it is the first block only, of more than a few ticks make",
     ),
+    "node blocks of 2 KB": proxied(node("blocks-of-2048"), SIZE, BUFFER),
+    "node blocks of 128 KB": proxied(node("blocks-of-131072"), SIZE, BUFFER),
+    "node holds the first 300 bytes": proxied(
+        node("first-300"), f"{FINE}|headers_late", f"|{BUFFER}", why="the first tick is nearly as long"
+    ),
+    "node holds the first 3 KB": proxied(node("first-3000"), "headers_late", BUFFER),
+    "node every 1 s": proxied(node("every-1000-ms"), TIME, BUFFER),
+    "node every 250 ms": proxied(node("every-250-ms"), TIME, BUFFER),
+    "node cork of 2": proxied(node("cork-2"), SIZE, "token_accumulator"),
+    "node cork of 20": proxied(node("cork-20"), SIZE, "token_accumulator"),
+    "node waits for a pause": proxied(node("pause-50-ms"), f"{FINE}|{TIME}", f"|{BUFFER}"),
+    "node two late": proxied(node("two-newest"), f"{LATE}|{SIZE}", BUFFER),
+    "node in lines": proxied(node("lines")),
     "node every 500 ms": proxied(node("every-500-ms"), TIME, BUFFER),
     "node every 150 ms": proxied(node("every-150-ms"), TIME, f"{BUFFER}"),
     "node cork of 10": proxied(node("cork-10"), SIZE, "token_accumulator"),
@@ -282,7 +353,7 @@ APPS: Mapping[str, Case] = {
     "byte by byte": alone(app("byte-by-byte")),
     "replaying": alone(app("replaying"), "replayed", "cache"),
     "blocked hub": alone(app("blocked-hub"), "source_stalled", "blocked_hub"),
-    "a page": alone(app("no-stream"), "not_a_stream", "*"),
+    "a page": alone(app("no-stream"), "not_a_stream", ANY),
     "waitress": alone(waitress()),
     "waitress 18000": alone(waitress(send_bytes=18000), SIZE, BUFFER),
     "waitress 1000": alone(waitress(send_bytes=1000), SIZE, BUFFER),
@@ -323,7 +394,9 @@ CHAINS: Mapping[str, Case] = {
         cause=f"{CORK}|{BUFFER}",
         why="what is held behind it hides most of what it adds",
     ),
-    "caddy buffers > apache": chain((caddy("buffer_responses"), HELD), (apache(), FINE), STREAMS, cause=FILTER),
+    "caddy buffers > apache": chain(
+        (caddy("response_buffers unlimited"), HELD), (apache(), FINE), STREAMS, cause=FILTER
+    ),
     "caddy > apache sed": chain(
         (caddy(), FINE),
         (in_apache("AddOutputFilterByType Sed text/event-stream", "OutputSed s/aa/bb/g"), LATE),
@@ -348,7 +421,7 @@ CHAINS: Mapping[str, Case] = {
     ),
     "nginx holds > haproxy holds": chain((nginx(IGNORED), SIZE), (haproxy(), TIME), STREAMS, cause=BUFFER),
     "caddy buffers > nginx holds": chain(
-        (caddy("buffer_responses"), HELD), (nginx(IGNORED), SIZE), STREAMS, cause=FILTER
+        (caddy("response_buffers unlimited"), HELD), (nginx(IGNORED), SIZE), STREAMS, cause=FILTER
     ),
     "apache > gzip app": chain((apache(), FINE), (app("gzip"), f"{HELD}|{SIZE}"), cause=CODING),
     "nginx > caddy > apache": chain((nginx(), FINE), (caddy(), FINE), (apache(), FINE), STREAMS, cause=""),
@@ -373,6 +446,25 @@ CHAINS: Mapping[str, Case] = {
         (node("ends-after-2-s"), "cut_by_duration"), (nginx(), FINE), STREAMS, cause="duration_limit"
     ),
 }
+
+
+def allows(expected: str, said: str) -> bool:
+    """Tell whether this is one of the answers that are right."""
+    return expected == ANY or said in expected.split("|")
+
+
+def judged(hops: Sequence[Hop]) -> tuple[tuple[str, ...], str]:
+    """Return the verdict on each hop, and the first cause of the outermost one that is at fault; "": there is none."""
+    causes = (hop.causes[0].name for hop in hops if hop.is_offender and hop.causes)
+    return tuple(hop.verdict.name for hop in hops), next(causes, "")
+
+
+def is_right(case: Case, hops: Sequence[Hop]) -> bool:
+    """Tell whether that was said which was expected."""
+    verdicts, cause = judged(hops)
+    notes = " ".join(note for hop in hops for note in hop.notes)
+    return all(map(allows, case.verdicts, verdicts)) and allows(case.cause, cause) and case.note in notes
+
 
 CASES: Mapping[str, Case] = {**NGINX, **HAPROXY, **CADDY, **APACHE, **NODE, **APPS, **CHAINS}
 

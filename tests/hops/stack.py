@@ -114,6 +114,10 @@ STARTERS: dict[str, Callable[[str], ProxyProcess | GunicornProcess]] = {
 }
 
 
+class NotHere(Exception):
+    """A program, or a package, cannot be had here. Says which."""
+
+
 class Stand:
     """Starts servers, each distinct one once, and ends them all with its block."""
 
@@ -125,10 +129,14 @@ class Stand:
     def urls(self, servers: Sequence[Server]) -> list[str]:
         """Return the URL of the probe through each of these, outermost first; starts what does not run yet.
 
-        Skips the test where a program cannot be had.
+        Raises:
+            NotHere: a program cannot be had.
         """
         with self._lock:
-            return [self._start(tuple(servers[n:])) + PROBE for n in range(len(servers))]
+            try:
+                return [self._start(tuple(servers[n:])) + PROBE for n in range(len(servers))]
+            except pytest.skip.Exception as error:
+                raise NotHere(str(error)) from None
 
     def _start(self, servers: tuple[Server, ...]) -> str:
         if servers not in self._started:

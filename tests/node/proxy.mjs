@@ -113,6 +113,43 @@ const newest = (write) => {
   };
 };
 
+// What came is passed on when nothing more has come for so many milliseconds.
+const pausing = (milliseconds) => (write) => {
+  let held = [];
+  let timer = null;
+  const flush = () => held.length && write(Buffer.concat(held.splice(0)));
+  return {
+    data(piece) {
+      held.push(piece);
+      clearTimeout(timer);
+      timer = setTimeout(flush, milliseconds);
+    },
+    end: () => (clearTimeout(timer), flush()),
+  };
+};
+
+// The two newest pieces are kept.
+const twoNewest = (write) => {
+  const held = [];
+  return {
+    data: (piece) => held.push(piece) > 2 && write(held.shift()),
+    end: () => held.splice(0).forEach((piece) => write(piece)),
+  };
+};
+
+// Line by line, each as soon as it is whole.
+const lines = (write) => {
+  let rest = "";
+  return {
+    data(piece) {
+      const all = (rest + piece).split("\n");
+      rest = all.pop();
+      all.forEach((line) => write(line + "\n"));
+    },
+    end: () => rest && write(rest),
+  };
+};
+
 // Each piece, and the end, is passed on so many milliseconds after it came: far away, and not held.
 function later(milliseconds) {
   return asking((theirs, ours) => {
@@ -238,6 +275,17 @@ const PROXIES = {
   gzip: () => compressed(() => zlib.createGzip(), "gzip"),
   "gzip-flushed": () => compressed(() => zlib.createGzip({ flush: Z_SYNC_FLUSH }), "gzip"),
   "blocks-of-512": () => piecewise(blocks(512)),
+  "blocks-of-2048": () => piecewise(blocks(2048)),
+  "blocks-of-131072": () => piecewise(blocks(131072)),
+  "first-300": () => piecewise(first(300)),
+  "first-3000": () => piecewise(first(3000)),
+  "every-1000-ms": () => piecewise(timed(1000)),
+  "every-250-ms": () => piecewise(timed(250)),
+  "cork-2": () => piecewise(corked(2)),
+  "cork-20": () => piecewise(corked(20)),
+  "pause-50-ms": () => piecewise(pausing(50)),
+  "two-newest": () => piecewise(twoNewest),
+  lines: () => piecewise(lines),
   "blocks-of-8192": () => piecewise(blocks(8192), "x-accel-buffering"),
   "blocks-of-32768": () => piecewise(blocks(32768)),
   "first-1024": () => piecewise(first(1024)),

@@ -1,4 +1,4 @@
-"""Real proxies in front of a server of the tests, a file for each: started with a configuration of one's own, surely ended."""
+"""Real proxies in front of a server of the tests, a file for each: each has a folder of its own, and surely ends."""
 
 from proxies.apache import ApacheProcess
 from proxies.caddy import CaddyProcess

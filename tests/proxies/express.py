@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Sequence
 
 import pytest
+
 from proxies.node import NODE
 from proxies.process import ProxyProcess
 

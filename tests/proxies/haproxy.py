@@ -19,12 +19,12 @@ frontend here
     default_backend there
 backend there
 """
-"""What every HAProxy here needs; lines of the `defaults` go before its `frontend`, those of the backend to the end."""
+"""What every HAProxy here needs; lines of the `defaults` go before its `frontend`, those of the backend last."""
 
 
 class HaproxyProcess(ProxyProcess):
-    """A HAProxy; the configuration is the lines of its backend, those of its frontend after a line `frontend`, and those
-    of its `defaults` after a line `defaults`."""
+    """A HAProxy; the configuration is the lines of its backend, those of its frontend after a line `frontend`, and after
+    a line `defaults` those of its `defaults`."""
 
     names = ("haproxy",)
     package = "haproxy"

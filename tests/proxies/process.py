@@ -22,11 +22,15 @@ PROGRAM_FOLDERS = (os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "
 AGAIN_SECONDS = 0.02
 
 
+class ProxyFailed(RuntimeError):
+    """It did not answer, or does not know its configuration. Says what it wrote."""
+
+
 class ProxyProcess:
     """A proxy on a free port of 127.0.0.1, from construction until `close()`. All that it writes is in its own folder.
 
-    A kind of proxy is a subclass: what it is called, its files, and its command. Where the program can take over a socket,
-    the port is bound here and inherited, so nobody else can take it in between; the others are told its number.
+    A kind of proxy is a subclass: what it is called, its files, and its command. Where the program can take over a
+    socket, the port is bound here and inherited, so nobody else can take it in between; the others are told its number.
 
     Args:
         config: what stands in the kind's configuration, with `{listen}` for the address and port, `{port}` for the
@@ -125,7 +129,7 @@ class ProxyProcess:
             if problem is None:
                 return
             if time.monotonic() > deadline or self._process.poll() is not None:
-                raise RuntimeError(f"{self.names[0]}: expected an answer, got {problem!r}; it said: {self.errors()}")
+                raise ProxyFailed(f"{self.names[0]}: expected an answer, got {problem!r}; it said: {self.errors()}")
             time.sleep(AGAIN_SECONDS)
 
     def _ask(self) -> Exception | None:

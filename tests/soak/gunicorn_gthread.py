@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flaskstream.deploy import watch_worker
+from flaskstream.serving.deploy import watch_worker
 
 worker_class = "gthread"
 threads = 64

@@ -14,7 +14,7 @@ from flaskstream import event_stream
 from flaskstream.app import create_app
 from flaskstream.native import is_patched
 from flaskstream.open_streams import OPEN_STREAMS
-from flaskstream.upstream_pool import FreshAdapter
+from flaskstream.upstream.pool import FreshAdapter
 from soak.plays import OWN, OWN_WORDS
 
 app = create_app()

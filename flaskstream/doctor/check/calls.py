@@ -25,7 +25,7 @@ def watching_calls(log: Log) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         sys.stdout = watched
         stack.callback(setattr, sys, "stdout", stdout)
-        kit = logging.getLogger("flaskstream.unbuffered")
+        kit = logging.getLogger("flaskstream")
         kit.addHandler(refusals)
         stack.callback(kit.removeHandler, refusals)
         for module, name, watch in (("asyncio", "run", _watched_loop), ("requests", "Session.send", _watched_send)):

@@ -40,7 +40,7 @@ class _Watch:
         response = original(*args, **kwargs)
         if isinstance(response.response, Boundary):
             return response
-        is_guarded = any(base.__module__ == "flaskstream.unbuffered" for base in type(response).__mro__)
+        is_guarded = any(base.__name__ == "StreamResponse" and _is_of_kit(base) for base in type(response).__mro__)
         is_file = bool(response.direct_passthrough)
         is_streamed = bool(response.is_streamed) and not is_file
         joined = None if is_streamed or is_file else self._joined(response)
@@ -114,6 +114,10 @@ class _Watch:
         )
         if streamed and self._stage.source is not None:
             response.response = self._stage.make_boundary(response.response, "hook", name, place, coding)
+
+
+def _is_of_kit(kind: type) -> bool:
+    return kind.__module__.split(".")[0] == "flaskstream"
 
 
 def _whole(response: Any) -> bytes:

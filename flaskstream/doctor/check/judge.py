@@ -64,7 +64,7 @@ def why_unknown(seen: Observation) -> str:
         waited = f"while it waited{f' at {where}' if where else ''}"
         return f"it was given up after {count(pieces, 'piece')}, {waited} (--seconds gives it longer)"
     if seen.one("child").get("killed"):
-        return "the process gave no sign of life any more, and was killed"
+        return "the view let nothing else run in its process any more, which was killed"
     if failed and pieces < 2:
         return f"it failed: {failed[0]['error']}"
     if not run.status:

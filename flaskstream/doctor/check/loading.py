@@ -73,7 +73,6 @@ def _import(question: Question) -> Any:
 def _import_as_flask(target: str) -> Any:
     from flask.cli import ScriptInfo
 
-    os.environ.pop("FLASK_RUN_FROM_CLI", None)
     return ScriptInfo(app_import_path=target or None).load_app()
 
 

@@ -19,11 +19,17 @@ Lines = List[Dict[str, Any]]
 LOAD_SECONDS = 60.0
 """How long an app may take to load: a large one, on a machine that is busy with others."""
 
+DYING_SECONDS = 3.0
+"""How much later than the child itself would give up it is taken for dead: a view may let nothing else run in it."""
+
 ERROR_BYTES = 2000
 """How much of the end of the child's stderr is kept."""
 
 _LAST = (b'{"kind": "done"', b'{"kind": "crashed"')
 """How the last line begins."""
+
+_RUN = b'{"kind": "run"'
+"""How the first line of the request begins."""
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
@@ -45,7 +51,7 @@ def observe(question: Question, load_seconds: float = LOAD_SECONDS) -> Lines:
 
     Args:
         question: what it is asked.
-        load_seconds: after so many, and those of the question, it is killed.
+        load_seconds: it is killed when it has not loaded the app by then.
     """
     ours, theirs = os.pipe()
     with open(ours, "rb", 0) as pipe, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
@@ -56,7 +62,7 @@ def observe(question: Question, load_seconds: float = LOAD_SECONDS) -> Lines:
         os.close(theirs)
         try:
             _ask(process, question)
-            text, is_whole = _read(pipe, load_seconds + question.seconds + PATIENCE_SECONDS)
+            text, is_whole = _read(pipe, load_seconds, question.seconds + PATIENCE_SECONDS + DYING_SECONDS)
         finally:
             process.kill()
             process.wait()
@@ -74,9 +80,9 @@ def _ask(process: subprocess.Popen[bytes], question: Question) -> None:
             pass
 
 
-def _read(pipe: IO[bytes], seconds: float) -> tuple[bytes, bool]:
-    """Return what came until the end of the pipe or of the time, and whether it was that of the pipe."""
-    text, deadline = b"", time.monotonic() + seconds
+def _read(pipe: IO[bytes], load_seconds: float, run_seconds: float) -> tuple[bytes, bool]:
+    """Return what came until the last line, or the end of the pipe, or of the time, and whether it was not the time."""
+    text, is_running, deadline = b"", False, time.monotonic() + load_seconds
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     while poll.poll(max(deadline - time.monotonic(), 0) * 1000):
@@ -86,6 +92,8 @@ def _read(pipe: IO[bytes], seconds: float) -> tuple[bytes, bool]:
         text += data
         if text.endswith(b"\n") and text.rsplit(b"\n", 2)[-2].startswith(_LAST):
             return text, True  # and not at the end of the pipe: what the app has forked may hold it
+        if not is_running and _RUN in text:
+            is_running, deadline = True, time.monotonic() + run_seconds
     return text, False
 
 

@@ -1,15 +1,15 @@
 backend flaskstream {
-    .host = "@HOST@";
-    .port = "@PORT@";
+    .host = "@HOST@";                             # the app, or what is next on the way to it
+    .port = "@PORT@";                             # and where it listens
     .connect_timeout = 5s;                        # an app that does not listen is told at once
     .first_byte_timeout = @TIMEOUT@s;             # the kit commits to its answer after 5 s
-    .between_bytes_timeout = @TIMEOUT@s;          # the heartbeats (every 15 s) keep it alive, a dead app does not
+    .between_bytes_timeout = @TIMEOUT@s;          # the heartbeats (every 15 s) keep it alive, and show that a client has gone
 }
 
 sub vcl_recv {
     if (req.url ~ "@MATCH@") {
         unset req.http.Accept-Encoding;           # nobody compresses: what a compressor holds is late
-        set req.backend_hint = flaskstream;
+        set req.backend_hint = flaskstream;       # with the patience that it has
         return (pass);                            # nothing is kept: a stream would be replayed to the next client
     }
 }
@@ -19,6 +19,6 @@ sub vcl_backend_response {
         set beresp.do_stream = true;              # each event goes on as it comes
         set beresp.do_gzip = false;               # and nor does this Varnish: it saves nothing on tokens
         set beresp.uncacheable = true;            # and nobody waits for the end of another's answer
-        return (deliver);
+        return (deliver);                         # and what is below here is for the other routes
     }
 }

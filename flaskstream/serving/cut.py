@@ -12,8 +12,8 @@ import struct
 from contextlib import suppress
 from typing import Any, Mapping
 
-from flaskstream.disconnect import client_socket
-from flaskstream.server import server_of
+from flaskstream.serving.client import client_socket
+from flaskstream.serving.shortcomings import server_of
 
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 """Linger on, for no time: whoever closes the socket resets the connection."""

@@ -14,10 +14,10 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping
 
-from flaskstream.deploy import is_watched
-from flaskstream.disconnect import client_socket
 from flaskstream.native import is_patched
-from flaskstream.uwsgi_client import has_greenlets, has_router, is_uwsgi
+from flaskstream.serving.client import client_socket
+from flaskstream.serving.deploy import is_watched
+from flaskstream.serving.uwsgi import has_greenlets, has_router, is_uwsgi
 
 log = logging.getLogger(__name__)
 

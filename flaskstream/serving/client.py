@@ -23,7 +23,7 @@ import time
 from typing import Any, Callable, Mapping
 
 from flaskstream.native import is_patched, original
-from flaskstream.uwsgi_client import uwsgi_connection
+from flaskstream.serving.uwsgi import uwsgi_connection
 
 _SOCKET_KEYS = ("gunicorn.socket", "werkzeug.socket")
 """Where WSGI servers leave the client's socket, those that do."""

@@ -7,7 +7,7 @@ from typing import Callable, Generator, Iterable, Iterator
 
 from flaskstream.dialects import Dialect, Reading
 from flaskstream.errors import EventTooLarge, IdleTimeout, UpstreamError, UpstreamTruncated
-from flaskstream.follower import Follower
+from flaskstream.relay.follower import Follower
 from flaskstream.sse import MAX_EVENT_BYTES
 from flaskstream.wire import Block
 

@@ -11,14 +11,14 @@ from contextlib import closing
 from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, TypeVar
 
 from flaskstream import interrupt
-from flaskstream.answers import blocks, nothing, tokens
 from flaskstream.dialects import OPENAI, Dialect, Reading
 from flaskstream.errors import EventTooLarge, UpstreamError, UpstreamStatus, UpstreamTruncated
-from flaskstream.retries import wait_before_retry
+from flaskstream.relay.answers import blocks, nothing, tokens
 from flaskstream.sse import MAX_EVENT_BYTES
 from flaskstream.stats import STATS
 from flaskstream.upstream import Upstream
-from flaskstream.upstream_answer import Answer
+from flaskstream.upstream.answer import Answer
+from flaskstream.upstream.retries import wait_before_retry
 from flaskstream.wire import Block
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Relay:
             on_head: called with the headers that a client may have, before the first token.
 
         Raises:
-            UpstreamError, EventTooLarge: see `flaskstream.answers.tokens`, and `Upstream.open`.
+            UpstreamError, EventTooLarge: see `flaskstream.relay.answers.tokens`, and `Upstream.open`.
         """
         payload = self.dialect.request(payload)
         follow = functools.partial(tokens, on_reading=on_reading)

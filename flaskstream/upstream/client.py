@@ -11,9 +11,9 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 import requests
 
 from flaskstream.errors import MAX_ERROR_BODY_BYTES, InvalidSetting, UpstreamStatus
-from flaskstream.upstream_answer import Answer
-from flaskstream.upstream_errors import translated_errors
-from flaskstream.upstream_pool import FreshAdapter
+from flaskstream.upstream.answer import Answer
+from flaskstream.upstream.errors import translated_errors
+from flaskstream.upstream.pool import FreshAdapter
 
 ERROR_BODY_SECONDS = 2.0
 """How long the body of an error status is awaited: its client has waited already, and the status says enough."""
@@ -47,7 +47,7 @@ class Upstream:
             0: never.
         content_timeout: seconds for which it may send comments and pings only, and nothing of an answer; 0: for ever.
         retries: how often a request is asked again whose answer failed before anything of it came, such as with a 429
-            or a broken connection; see `flaskstream.retries`. Nothing is asked again after that.
+            or a broken connection; see `flaskstream.upstream.retries`. Nothing is asked again after that.
         headers: sent with every request.
 
     Raises:

@@ -10,8 +10,8 @@ from typing import Iterator
 import requests
 
 from flaskstream.errors import UpstreamError
-from flaskstream.upstream_body import READ_BYTES, Body
-from flaskstream.upstream_errors import translated_errors
+from flaskstream.upstream.body import READ_BYTES, Body
+from flaskstream.upstream.errors import translated_errors
 
 DRAIN_SECONDS = 0.02
 """How long the end of a whole answer's framing is awaited. It mostly comes in the same packet, and then the connection

@@ -16,12 +16,12 @@ from flaskstream.errors import InvalidSetting
 from flaskstream.guard import refusal
 from flaskstream.machine import clock_id
 from flaskstream.options import StreamOptions
-from flaskstream.probe_plan import CONTENT_TYPES, EVENTS, ProbePlan, check_probe_id
-from flaskstream.probe_records import FAILED, LEFT, PROBE_RECORDS, SCHEMA_VERSION, WHOLE, ProbeRecord
+from flaskstream.probe.plan import CONTENT_TYPES, EVENTS, ProbePlan, check_probe_id
+from flaskstream.probe.records import FAILED, LEFT, PROBE_RECORDS, SCHEMA_VERSION, WHOLE, ProbeRecord
+from flaskstream.probe.ticks import Tick, TickEvents, TickLines
 from flaskstream.response import streaming
-from flaskstream.server import server_of
+from flaskstream.serving.shortcomings import server_of
 from flaskstream.tally import StreamReport
-from flaskstream.ticks import Tick, TickEvents, TickLines
 from flaskstream.unbuffered import StreamResponse
 from flaskstream.wire import Wire
 

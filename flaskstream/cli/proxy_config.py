@@ -1,0 +1,36 @@
+"""`flaskstream proxy-config`."""
+
+from __future__ import annotations
+
+import click
+
+from flaskstream.errors import InvalidSetting
+from flaskstream.proxies import PROXIES, READ_TIMEOUT, ROUTE, UPSTREAM
+
+
+@click.command("proxy-config")
+@click.argument("name", type=click.Choice(list(PROXIES)), required=False)
+@click.option(
+    "--route", default=ROUTE, show_default=True, help="A path; with a slash at its end, all that is below it."
+)
+@click.option("--upstream", metavar="HOST:PORT", default=UPSTREAM, show_default=True, help="Where the app listens.")
+@click.option(
+    "--read-timeout",
+    type=click.IntRange(1),
+    default=READ_TIMEOUT,
+    show_default=True,
+    help="Seconds that the app may say nothing; longer than its heartbeats are apart.",
+)
+def proxy_config(name: str | None, route: str, upstream: str, read_timeout: int) -> None:
+    """Print the configuration of a proxy for one route that streams, with the reason for each line.
+
+    Without a name it lists the proxies. All other routes stay as they are: buffered, and compressed.
+    """
+    if name is None:
+        for proxy in PROXIES.values():
+            click.echo(f"{proxy.name:<10}{proxy.what}. {proxy.place}")
+        return
+    try:
+        click.echo(PROXIES[name].snippet(route, upstream, read_timeout), nl=False)
+    except InvalidSetting as error:
+        raise click.UsageError(str(error)) from error
