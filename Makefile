@@ -33,7 +33,7 @@ serve: $(VENV)/.installed
 	$(VENV)/bin/gunicorn -c gunicorn.conf.py wsgi:app
 
 serve-broken: $(VENV)/.installed
-	exec env FLASKSTREAM_MODE=broken $(VENV)/bin/gunicorn -c gunicorn.conf.py --bind 127.0.0.1:8001 wsgi:app
+	exec env -u PYTHONUNBUFFERED FLASKSTREAM_MODE=broken $(VENV)/bin/gunicorn -c gunicorn.conf.py --bind 127.0.0.1:8001 wsgi:app
 
 test: lint test-install test-current test-oldest
 

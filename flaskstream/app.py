@@ -58,7 +58,7 @@ def _add_fixed(app: Flask, settings: Settings) -> None:
         printer=DebugPrinter() if settings.debug_print else None,
     )
     app.register_blueprint(blueprint, url_prefix=PREFIX)
-    _add_index(app, _FIXED_INDEX, model=settings.model)
+    _add_index(app, _FIXED_INDEX, model=settings.model or "tick")
 
 
 def _add_broken(app: Flask, settings: Settings) -> None:

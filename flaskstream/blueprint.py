@@ -104,8 +104,8 @@ def _checked_relay(upstream: Upstream | None, dialect: str | None, relay: Relay 
         if dialect is not None:
             raise InvalidSetting(f"dialect: expected None beside a relay, which has its own, got {dialect!r}")
         return relay
-    if upstream is None:
-        raise InvalidSetting("upstream: expected an Upstream (whom should /chat ask?), got None")
+    if not isinstance(upstream, Upstream):
+        raise InvalidSetting(f"upstream: expected an Upstream (whom should /chat ask?), got {upstream!r:.80}")
     if dialect is not None and dialect not in DIALECTS:
         raise InvalidSetting(f"dialect: expected one of {', '.join(DIALECTS)}, got {dialect!r}")
     return Relay(upstream, DIALECTS[dialect or OPENAI.name])
@@ -142,7 +142,8 @@ def _add_faithful(blueprint: Blueprint, path: str, relay: Relay, options: Stream
         if not isinstance(payload, dict):
             message = "expected a JSON object (Content-Type: application/json), got something else"
             return refusal(400, "bad_request", message)
-        payload.setdefault("model", relay.upstream.model)
+        if relay.upstream.model is not None:
+            payload.setdefault("model", relay.upstream.model)
         own = _own_headers(relay.dialect)
         if not payload.get("stream"):
             return _whole_answer(relay, payload, own)

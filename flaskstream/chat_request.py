@@ -27,8 +27,12 @@ def _finite(text: str) -> float:
     return number
 
 
-def chat_payload(model: str, may_choose_model: bool) -> dict[str, Any]:
+def chat_payload(model: str | None, may_choose_model: bool) -> dict[str, Any]:
     """Return the upstream's payload for this request to `/chat`.
+
+    Args:
+        model: whom to ask; `None`: none is named, and the upstream says whether it needs one.
+        may_choose_model: the client may name another.
 
     Raises:
         ValueError: the question is missing, or is no question.
@@ -47,4 +51,5 @@ def chat_payload(model: str, may_choose_model: bool) -> dict[str, Any]:
         )
     if may_choose_model and isinstance(fields.get("model"), str):
         model = fields["model"]
-    return {"model": model, "messages": messages}
+    named = {} if model is None else {"model": model}
+    return {**named, "messages": messages}

@@ -13,7 +13,7 @@ import contextvars
 import copy
 import logging
 import time
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable, Collection, Iterator, Mapping
 
 from flask import current_app, g, stream_with_context
 from flask.ctx import AppContext, RequestContext
@@ -132,8 +132,26 @@ def _copy_of_request_context() -> RequestContext:
 
 def _copy_of_app_context(app: Any) -> AppContext:
     context: AppContext = app.app_context()
-    vars(context.g).update(_lasting(vars(g._get_current_object())))
+    originals = vars(g._get_current_object())
+    vars(context.g).update(_lasting(originals))
+    left_out = originals.keys() - vars(context.g).keys()
+    if left_out:
+        context.g.__class__ = _explaining(type(context.g), left_out)
     return context
+
+
+def _explaining(kind: type, left_out: Collection[str]) -> type:
+    """Return a kind of `g` that says what has become of an attribute that the view's own has."""
+
+    def __getattr__(self: Any, name: str) -> Any:
+        if name in left_out:
+            raise AttributeError(
+                f"g.{name}: left out in a generator, since it can be closed, and is when the view has returned:"
+                " open one in the generator"
+            )
+        raise AttributeError(name)
+
+    return type(kind.__name__, (kind,), {"__getattr__": __getattr__})
 
 
 def _lasting(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import io
 from typing import Any, Callable
 
 from flask import Response, current_app, jsonify, request
+from werkzeug.wrappers import Response as BaseResponse
 
 from flaskstream.errors import InvalidSetting
 from flaskstream.stats import STATS
@@ -23,7 +24,7 @@ class Guard:
 
     Args:
         authorize: called in the request with `None`, or with the stream that an existing one is asked for. `True` lets
-            the request through; `False` or `None` answers 403; anything else is the answer, such as a redirect.
+            the request through; `False` or `None` answers 403; a response is the answer, such as a redirect.
             OPTIONS, which does nothing, is answered without it.
             `None` in its place: whoever reaches the routes may use them.
         max_body_bytes: of a request; a larger one is answered with 413.
@@ -54,6 +55,10 @@ class Guard:
             return None
         if answer is None or answer is False:
             return refusal(403, "forbidden", "This request is not allowed here.")
+        if not isinstance(answer, (BaseResponse, tuple)):  # a str would be a page that lets the client believe it may
+            raise TypeError(
+                f"authorize: expected True, False, None, a response or a tuple that makes one, got {answer!r:.80}"
+            )
         STATS.refused("forbidden")
         return current_app.make_response(answer)
 

@@ -59,6 +59,9 @@ class StreamOptions:
             raise InvalidSetting(
                 f"heartbeat_form: expected one of {', '.join(HEARTBEAT_FORMS)}, got {self.heartbeat_form!r}"
             )
+        for name in ("printer", "on_end"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise InvalidSetting(f"{name}: expected a function, or None, got {getattr(self, name)!r:.80}")
         if self.max_streams is not None and (not isinstance(self.max_streams, int) or self.max_streams < 1):
             raise InvalidSetting(f"max_streams: expected 1 or more, or None, got {self.max_streams!r}")
         try:

@@ -12,6 +12,7 @@ from dataclasses import fields
 from typing import Any, Callable, Iterator, TypeVar, cast, overload
 
 from flask import Response, after_this_request, current_app, jsonify, request
+from werkzeug.wrappers import Response as BaseResponse
 
 from flaskstream.come_back import reconnection_times, retry_after
 from flaskstream.contexts import Carrier
@@ -64,9 +65,10 @@ def event_stream(view: Any = None, **options: Any) -> Any:
         InvalidSetting: an option has a value that does not work.
         TypeError: there is no such option.
     """
-    unknown = ", ".join(sorted(set(options) - {field.name for field in fields(StreamOptions)}))
+    known = [field.name for field in fields(StreamOptions)]
+    unknown = ", ".join(sorted(set(options) - set(known)))
     if unknown:
-        raise TypeError(f"event_stream: expected options of StreamOptions, got {unknown}")
+        raise TypeError(f"event_stream: expected some of {', '.join(known)}, got {unknown}")
     decorate = streaming(StreamOptions(**options))
     return decorate if view is None else decorate(view)
 
@@ -106,6 +108,7 @@ def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions) 
     if hasattr(items, "__anext__"):
         raise TypeError(f"expected a generator from the view, got an async one ({items!r}): WSGI has no event loop")
     if not hasattr(items, "__next__"):
+        _warn_of_a_stream_without_us(items)
         return result
     carrier.refuse_held(items)
     stream_id = secrets.token_hex(8)
@@ -128,6 +131,29 @@ def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions) 
         milliseconds = (time.monotonic() - carrier.made_at) * 1000
         response.headers["Server-Timing"] = f"first_event;dur={milliseconds:.1f}"
     return (response, *rest) if rest else response
+
+
+def _warn_of_a_stream_without_us(result: Any) -> None:
+    """Say that a view has made its own response of a generator: what it was decorated for is not in it.
+
+    Raises:
+        TypeError: in debug mode.
+    """
+    if not (isinstance(result, BaseResponse) and result.is_streamed and result.mimetype == "text/event-stream"):
+        return
+    message = (
+        f"{request.endpoint}: expected a generator from a view with @event_stream, got a Response of one: it gets no"
+        " heartbeat, no end and no protection from hooks. Return the generator itself, or yield in the view"
+    )
+    if current_app.debug:
+        raise TypeError(message)
+    if request.endpoint not in _warned:
+        _warned.add(request.endpoint)
+        log.warning(message)
+
+
+_warned: set[str | None] = set()
+"""Endpoints whose views make their own response: said once in a process."""
 
 
 def _start_stream(

@@ -30,7 +30,7 @@ class Settings:
         faults: names of the faults that are switched on. None named in the broken mode: the usual ones.
         upstream: base URL of an OpenAI-compatible API, such as `https://api.openai.com/v1`; `None`: the embedded model.
         api_key: sent to the upstream as a bearer token.
-        model: the `model` that `/chat` asks for.
+        model: the `model` that `/chat` asks for; `None`: it names none.
         heartbeat: a comment after this long without an event; 0: none.
         status_grace: how long an early failure may still become a real HTTP status; 0: the 200 goes out at once.
         idle_timeout: how long the upstream may say nothing.
@@ -43,7 +43,7 @@ class Settings:
     faults: tuple[str, ...] = ()
     upstream: str | None = None
     api_key: str | None = field(default=None, repr=False)
-    model: str = "tick"
+    model: str | None = None
     heartbeat: float = 15.0
     status_grace: float = 5.0
     idle_timeout: float = 60.0

@@ -10,7 +10,6 @@ from flaskstream.debug import DebugPrinter
 from flaskstream.errors import FlaskStreamError, MaxDuration, ShuttingDown, UpstreamError
 from flaskstream.options import StreamOptions
 from flaskstream.pump import ENDED, NOTHING, Pump, Signal
-from flaskstream.stats import STATS
 from flaskstream.tally import CLIENT, SOURCE, StreamReport, Tally
 from flaskstream.wire import Wire
 
@@ -20,8 +19,8 @@ log = logging.getLogger(__name__)
 
 
 HALF_CLOSED_SECONDS = 0.1
-"""Until the next heartbeat, once the client has shut down its side; each one after it takes twice as long. Most have gone,
-or go now, and only a write shows it."""
+"""Until the next heartbeat, once the client has shut down its side; each one after it takes twice as long. Most have
+gone, or go now, and only a write shows it."""
 
 _LONGEST_SOON = 15.0  # seconds, where there are no heartbeats else
 
@@ -58,7 +57,7 @@ class Stream:
         self._pump = pump
         self._at_end = at_end
         self._on_end = options.on_end
-        self._tally = Tally(stream_id, started_at)
+        self._tally = Tally(stream_id, started_at, counted=wire.counted)
         # Functions, and no methods: a generator that held this stream would keep it alive when it is dropped.
         self._waits = _Waits(options, started_at)
         frames = _frames(pump, wire, self._tally, self._waits, options.printer)
@@ -158,7 +157,7 @@ def _frames(pump: Pump, wire: Wire, tally: Tally, waits: _Waits, printer: DebugP
             waits.look_soon()
         if item is STOPPING:
             raise ShuttingDown("expected the end of the generator in time, got the end of this worker")
-        yield _heartbeat(wire) if isinstance(item, Signal) else _frame(item, wire, tally, printer)
+        yield _heartbeat(wire, tally) if isinstance(item, Signal) else _frame(item, wire, tally, printer)
         item = take(waits.next())
 
 
@@ -201,9 +200,9 @@ class _Waits:
         return due
 
 
-def _heartbeat(wire: Wire) -> bytes:
+def _heartbeat(wire: Wire, tally: Tally) -> bytes:
     """Return what goes out after a silence, or to hear from the client whether it has gone."""
-    STATS.count("heartbeats")
+    tally.count_heartbeat()
     return wire.heartbeat()
 
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Callable
 
-from flaskstream.stats import STATS
+from flaskstream.stats import NOT_COUNTED, STATS
 from flaskstream.wire import describe
 
 log = logging.getLogger(__name__)
@@ -82,9 +82,16 @@ class Tally:
         stream_id: of the report.
         started_at: when the request came, in seconds of the monotonic clock.
         clock: returns these seconds.
+        counted: it stands in the figures of all workers.
     """
 
-    def __init__(self, stream_id: str, started_at: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        stream_id: str,
+        started_at: float,
+        clock: Callable[[], float] = time.monotonic,
+        counted: bool = True,
+    ) -> None:
         self.stream_id = stream_id
         self.events = 0
         self.reason = "client_gone"
@@ -99,7 +106,8 @@ class Tally:
         self._first_event_ms: float | None = None
         self._first_token_ms: float | None = None
         self._largest_gap: tuple[float, str] | None = None
-        STATS.opened()
+        self._stats = STATS if counted else NOT_COUNTED
+        self._stats.opened()
 
     def waits_for(self, whom: str) -> None:
         """Say that from now on the source, or the client, is waited for."""
@@ -115,12 +123,16 @@ class Tally:
         self.events += 1
         self._tokens += tokens
         self._bytes += len(frame)
-        STATS.event(len(frame), tokens, gap[SOURCE], gap[CLIENT], is_first=self.events == 1)
+        self._stats.event(len(frame), tokens, gap[SOURCE], gap[CLIENT], is_first=self.events == 1)
         if self._first_event_ms is None:
             self._first_event_ms = self._milliseconds()
         if tokens and self._first_token_ms is None:
             self._first_token_ms = self._milliseconds()
-            STATS.first_token(self._first_token_ms)
+            self._stats.first_token(self._first_token_ms)
+
+    def count_heartbeat(self) -> None:
+        """Count a heartbeat that is about to leave."""
+        self._stats.count("heartbeats")
 
     def _end_gap(self) -> dict[str, float]:
         gap, self._gap = self._gap, {SOURCE: 0.0, CLIENT: 0.0}
@@ -139,7 +151,7 @@ class Tally:
         """Return the report, once, and tell the log and the figures of all workers."""
         self.waits_for(self._whom)
         self._end_gap()
-        STATS.ended(self._code or self.reason)
+        self._stats.ended(self._code or self.reason)
         report = self._report()
         log.info("stream %s", report)
         return report

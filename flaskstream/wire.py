@@ -23,8 +23,11 @@ class Wire(Protocol):
     cuts: bool
     """A failed stream is cut: its connection is closed without a proper end, for clients that know no error event."""
 
+    counted: bool
+    """It stands in the figures of all workers; a probe's ticks do not, which would falsify those of the answers."""
+
     def items(self, source: Iterator[Any]) -> Iterator[Any]:
-        """Yield what `frame` takes, `None` for an empty item. Runs where the source runs: a bad one is its own error."""
+        """Yield what `frame` takes, `None` for an empty item. Runs where the source runs: a bad one is its error."""
         ...
 
     def frame(self, item: Any) -> bytes:
@@ -77,6 +80,7 @@ class EventWire:
     """
 
     cuts = False
+    counted = True
 
     def __init__(
         self, retry: int | None = None, restart_retry: int | None = None, heartbeat_form: str = "comment"
@@ -150,6 +154,7 @@ class FaithfulWire:
     """
 
     cuts = True
+    counted = True
 
     def __init__(self, dialect: Dialect, heartbeat_form: str = "comment") -> None:
         self._dialect = dialect

@@ -11,7 +11,7 @@ from pages import Page
 from flaskstream.testing import open_stream, serve
 
 PAGE = Page("docs/security.md")
-LOGIN, CORS, CSRF = PAGE.blocks("python")
+LOGIN, PROGRAMS, CORS, CSRF = PAGE.blocks("python")
 ORIGIN = "https://chat.example.com"
 API_KEY = "sk-of-the-page-0123456789"
 MODEL = "secured?tokens=6&interval_ms=20"

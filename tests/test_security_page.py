@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from types import SimpleNamespace
+
 import pytest
 from flask import Flask
-from secured import API_KEY, ASKED, LOGIN, PAGE, QUESTION, secured, whole
+from secured import API_KEY, ASKED, LOGIN, PAGE, PROGRAMS, QUESTION, secured, whole
 
 from flaskstream import Upstream, create_blueprint
 from flaskstream.dialects import DIALECTS
@@ -79,6 +82,24 @@ def test_no_route_is_there_that_does_not_ask():
     for rule in rules:
         for method in rule.methods - {"OPTIONS"}:
             assert app.test_client().open(rule.rule, method=method).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "token", "may"),
+    [
+        ("flaskstream.stats", "Bearer secret", True),
+        ("flaskstream.probe", "Bearer secret", True),
+        ("flaskstream.chat", "Bearer secret", False),
+        ("flaskstream.stats", "Bearer secreT", False),
+        ("flaskstream.stats", "", False),
+    ],
+)
+def test_a_program_with_its_token_sees_the_figures_and_nothing_else(monkeypatch, endpoint, token, may):
+    monkeypatch.setenv("METRICS_TOKEN", "secret")
+    request = SimpleNamespace(headers={"Authorization": token}, endpoint=endpoint)
+    names = {"request": request, "os": os, "authorize": lambda stream: False}
+    exec(PROGRAMS, names)
+    assert names["authorize_programs_too"](None) is may
 
 
 def test_the_page_names_the_headers_that_pass():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Mapping
 
 from flaskstream.doctor.looks import Look
-from flaskstream.doctor.shapes import Shape, shape_of
+from flaskstream.doctor.shapes import PROMPT_SECONDS, Shape, shape_of
 
 SAME_RATIO = 1.45
 """Two measured figures within this factor are the same figure."""
@@ -67,8 +67,13 @@ class Evidence:
         return self.shapes[name].kind if name in self.shapes else ""
 
     def held(self, name: str) -> bool:
-        """Tell whether this look was held."""
-        return name in self.shapes and self.shapes[name].holds
+        """Tell whether this look was held, and not just a little later than the first one."""
+        shape = self.shapes.get(name)
+        if shape is None or not shape.holds:
+            return False
+        return (
+            shape.kind != "lagged" or self.kind("first") != "streams" or shape.delay > self.shape.delay + PROMPT_SECONDS
+        )
 
     def streamed(self, name: str) -> bool:
         """Tell whether this look streamed."""
@@ -117,12 +122,13 @@ class Evidence:
     @property
     def late_by(self) -> int:
         """With which of the ticks after it each tick comes, at two paces; 0: it does not wait for one."""
-        slow = self.looks.get("slow")
-        if self.kind("first") not in _SINGLY or slow is None:
+        long, slow = self.shapes.get("long"), self.shapes.get("slow")
+        if long is None or slow is None or long.kind not in _SINGLY:
             return 0
-        late = [(look.median_delay or 0.0) / look.variant.interval for look in (self.first, slow)]
-        is_whole = all(abs(ticks - round(ticks)) <= WHOLE_TICKS for ticks in late)
-        return round(late[0]) if is_whole and round(late[0]) == round(late[1]) else 0
+        late = slow.longest / self.looks["slow"].variant.interval
+        is_whole = abs(late - round(late)) <= WHOLE_TICKS
+        is_same_number = abs(long.longest / self.looks["long"].variant.interval - round(late)) <= 0.5
+        return round(late) if is_whole and is_same_number else 0
 
     @property
     def first_block_bytes(self) -> int:
@@ -130,7 +136,7 @@ class Evidence:
         if self.timer or self.batch_ticks:
             return 0
         for name in ("long", "first", "pad", "big"):
-            if self.kind(name) == "first_block" or (self.kind(name) == "streams" and name != "first"):
+            if self.kind(name) == "first_block" or (self.kind(name) == "streams" and name in ("pad", "big")):
                 return self.shapes[name].first_size
             if self.kind(name) not in ("held_to_end", "first_block"):
                 return 0

@@ -47,7 +47,7 @@ def held_coding(evidence: Evidence) -> str:
     """Return the look with the coding that is held, where none is held without one; "": there is none."""
     if evidence.held("first"):
         return ""
-    return next((name for name in CODINGS if evidence.held(name)), "")
+    return next((name for name in CODINGS if evidence.held(name) and evidence.looks[name].coding != "identity"), "")
 
 
 def _ms(seconds: float) -> str:

@@ -64,6 +64,8 @@ class TickEvents(EventWire):
         more: as for `EventWire`.
     """
 
+    counted = False
+
     def __init__(self, data: TickData, *more: Any) -> None:
         super().__init__(*more)
         self._data = data
@@ -79,6 +81,7 @@ class TickLines:
     """Ticks as lines. What means nothing is an empty line. A failed one is cut: lines have no other end."""
 
     cuts = True
+    counted = False
 
     def __init__(self, data: TickData) -> None:
         self._data = data

@@ -8,7 +8,7 @@ from flaskstream.native import original
 from flaskstream.stats.layout import COUNTERS, ENDS, FIRST_TOKEN, GAP, OPEN, Histogram
 from flaskstream.stats.slots import Slots
 
-__all__ = ["STATS", "Stats"]
+__all__ = ["NOT_COUNTED", "STATS", "Stats"]
 
 _EVENTS, _TOKENS, _BYTES = COUNTERS["events"], COUNTERS["tokens"], COUNTERS["bytes"]
 _SOURCE, _CLIENT = COUNTERS["source_wait_us"], COUNTERS["client_wait_us"]
@@ -111,5 +111,25 @@ def _observe(row: memoryview, histogram: Histogram, milliseconds: float) -> None
     row[histogram.bucket(milliseconds)] += 1
 
 
+class NotCounted(Stats):
+    """Takes what `Stats` takes, and leaves it out of all figures."""
+
+    def opened(self) -> None:
+        pass
+
+    def ended(self, end: str) -> None:
+        pass
+
+    def count(self, name: str, number: int = 1) -> None:
+        pass
+
+    def first_token(self, milliseconds: float) -> None:
+        pass
+
+    def event(self, size: int, tokens: int, source_ms: float, client_ms: float, is_first: bool) -> None:
+        pass
+
+
 STATS = Stats()
+NOT_COUNTED = NotCounted()
 os.register_at_fork(after_in_child=STATS.forget)

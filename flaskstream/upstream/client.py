@@ -41,7 +41,7 @@ class Upstream:
         base_url: such as `https://api.openai.com/v1`. No request ever goes to another host: redirects are refused.
             A query string is kept behind every path.
         api_key: sent as a bearer token, or as the dialect wants it; never part of an error, a log line or an answer.
-        model: the `model` for requests that name none.
+        model: the `model` for requests that name none, such as those of `/chat`; `None`: they go out without one.
         connect_timeout: seconds to wait for a connection.
         idle_timeout: seconds without a byte after which the upstream is given up, before its answer and within it;
             0: never.
@@ -58,7 +58,7 @@ class Upstream:
         self,
         base_url: str,
         api_key: str | None = None,
-        model: str = "tick",
+        model: str | None = None,
         connect_timeout: float = 10.0,
         idle_timeout: float = 60.0,
         content_timeout: float = 0.0,

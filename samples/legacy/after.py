@@ -21,7 +21,8 @@ def create_app():
     db.init_app(app)
     size_log.init_app(app)
     app.register_blueprint(accounts)
-    app.register_blueprint(create_blueprint(Upstream(app.config["MODEL_URL"])), url_prefix="/assistant")
+    upstream = Upstream(app.config["MODEL_URL"], os.environ.get("FLASKSTREAM_API_KEY"), os.environ.get("FLASKSTREAM_MODEL"))
+    app.register_blueprint(create_blueprint(upstream), url_prefix="/assistant")
 
     @app.route("/")
     def home():
