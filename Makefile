@@ -8,6 +8,7 @@
 #                      Chromium, which root on a Debian is fetched, and skip where they are not to be had
 #   make soak          minutes of random trouble, after which nothing may be left (ARGS="--seconds 600", --worker gthread)
 #   make bench-leaving how soon an upstream is left after its client
+#   make doctor-table  how often the doctor is right, measured on real proxies for a quarter of an hour: docs/doctor.md
 #   make clean         takes away what the others made
 
 PYTHON ?= python3
@@ -24,7 +25,7 @@ RUN = env -u PYTHONUNBUFFERED
 # Debian has venv in a package of its own; as root it is fetched.
 NEW_VENV = sh .ci/new-venv
 
-.PHONY: compare serve serve-broken test lint test-install test-current test-oldest programs soak bench-leaving format clean
+.PHONY: doctor-table compare serve serve-broken test lint test-install test-current test-oldest programs soak bench-leaving format clean
 
 compare: $(VENV)/.installed
 	$(VENV)/bin/flaskstream compare $(ARGS)
@@ -61,6 +62,9 @@ else
 	$(MAKE) $(OLDEST)/.installed-test
 	$(RUN) $(OLDEST)/bin/python -m pytest $(ARGS)
 endif
+
+doctor-table: $(VENV)/.installed-test $(NODE)/.installed
+	$(RUN) $(VENV)/bin/python -m bench.doctor --write $(ARGS)
 
 programs:
 	sh .ci/system-packages

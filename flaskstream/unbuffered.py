@@ -53,11 +53,24 @@ class StreamResponse(Response):
         self._fixed_headers = {**STREAM_HEADERS, "Content-Type": content_type}
         self._refuse = functools.partial(_refuse, debug)
         self._guard = _BodyGuard(stream, self._refuse)
+        self._body: Any = self._guard
         super().__init__(cast(Any, self._guard), headers=self._fixed_headers)
         self.call_on_close(stream.close)
         # Flask-Compress leaves alone what is encoded already. RFC 9110 wants no `identity` on the wire, and so it is
         # taken away there.
         self.headers["Content-Encoding"] = "identity"
+
+    @property
+    def response(self) -> Any:
+        """The body: the guarded stream, or what a hook has wrapped around it."""
+        return self._body
+
+    @response.setter
+    def response(self, body: Any) -> None:
+        if isinstance(body, (list, tuple, str, bytes)):  # of what it read of the stream, which was nothing
+            self._refuse("setting its body to what is there already")
+        else:
+            self._body = body
 
     def send_header(self, name: str, value: str) -> None:
         """Send a header with this value whatever a hook sets; an empty one: leave it out, unless a hook sets it."""

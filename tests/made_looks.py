@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, List, Sequence, Tuple
 
 from flaskstream.doctor.evidence import Evidence
 from flaskstream.doctor.experiments import FIRST, FLOWING, HELD, TWO
@@ -19,18 +19,18 @@ Hold = Callable[[Sent, float], List[float]]
 HELLO_BYTES, TICK_BYTES = 250, 57
 
 
-def nothing(sent: Sent, end: float) -> List[float]:
+def nothing(sent: Sent, end: float) -> list[float]:
     return [at for at, _ in sent]
 
 
-def whole(sent: Sent, end: float) -> List[float]:
+def whole(sent: Sent, end: float) -> list[float]:
     return [end for _ in sent]
 
 
 def buffer(size: int) -> Hold:
     """Passes on what fills it, and the rest at the end."""
 
-    def hold(sent: Sent, end: float) -> List[float]:
+    def hold(sent: Sent, end: float) -> list[float]:
         came, total = [end] * len(sent), 0
         fills = []
         for at, length in sent:
@@ -46,7 +46,7 @@ def buffer(size: int) -> Hold:
 
 
 def batch(count: int) -> Hold:
-    def hold(sent: Sent, end: float) -> List[float]:
+    def hold(sent: Sent, end: float) -> list[float]:
         last = [min(n // count * count + count - 1, len(sent)) for n in range(len(sent))]
         return [sent[n][0] if n < len(sent) else end for n in last]
 
@@ -56,7 +56,7 @@ def batch(count: int) -> Hold:
 def newest(count: int = 1) -> Hold:
     """Keeps so many of the newest ticks."""
 
-    def hold(sent: Sent, end: float) -> List[float]:
+    def hold(sent: Sent, end: float) -> list[float]:
         return [sent[n + count][0] if n + count < len(sent) else end for n in range(len(sent))]
 
     return hold
@@ -65,7 +65,7 @@ def newest(count: int = 1) -> Hold:
 def clock(seconds: float, phase: float = 0.3) -> Hold:
     """Passes on what it has at every so many seconds."""
 
-    def hold(sent: Sent, end: float) -> List[float]:
+    def hold(sent: Sent, end: float) -> list[float]:
         return [min(end, ((at / seconds + phase) // 1 + 1 - phase) * seconds) for at, _ in sent]
 
     return hold
@@ -74,7 +74,7 @@ def clock(seconds: float, phase: float = 0.3) -> Hold:
 def cork(seconds: float = 0.205) -> Hold:
     """Passes on what it has so many seconds after the first of it came."""
 
-    def hold(sent: Sent, end: float) -> List[float]:
+    def hold(sent: Sent, end: float) -> list[float]:
         came, due = [], -1.0
         for at, _ in sent:
             if at > due:
@@ -86,7 +86,7 @@ def cork(seconds: float = 0.205) -> Hold:
 
 
 def first_block(size: int) -> Hold:
-    def hold(sent: Sent, end: float) -> List[float]:
+    def hold(sent: Sent, end: float) -> list[float]:
         total, passed = 0, end
         for at, length in sent:
             total += length
@@ -99,7 +99,7 @@ def first_block(size: int) -> Hold:
 
 
 def away(seconds: float) -> Hold:
-    def hold(sent: Sent, end: float) -> List[float]:
+    def hold(sent: Sent, end: float) -> list[float]:
         return [at + seconds for at, _ in sent]
 
     return hold
@@ -107,13 +107,15 @@ def away(seconds: float) -> Hold:
 
 def made_look(variant: Variant, hold: Hold = nothing, noise: float = 0.002, **more: Any) -> Look:
     """Return what such a hop would show: of ticks that are sent when they are due, with some noise in each arrival."""
-    rng = random.Random(f"{variant.name} {hold} {more}")
+    rng = random.Random(f"{variant.name} {noise}")
     count = variant.leave_after or variant.count + 1
     dues = [n * variant.interval + (variant.silence_ms / 1000 if n > variant.count // 2 else 0) for n in range(count)]
     sent = [(due, (TICK_BYTES if n else HELLO_BYTES) + variant.pad) for n, due in enumerate(dues)]
-    came = sorted(at + rng.random() * noise for at in hold(sent, dues[-1] + 0.001))
+    out = hold(sent, dues[-1] + 0.001)
+    late = {at: rng.random() * noise for at in sorted(set(out))}  # what comes out together comes together
+    came = sorted(at + late[at] for at in out)
     ticks = tuple(Tick(n, due, due, at, size) for n, ((due, size), at) in enumerate(zip(sent, came)))
-    told: Dict[str, Any] = {
+    told: dict[str, Any] = {
         "status": 200,
         "headers": {"content-type": "text/event-stream"},
         "framing": "chunked",
@@ -125,12 +127,12 @@ def made_look(variant: Variant, hold: Hold = nothing, noise: float = 0.002, **mo
         "queued": 0.0,
         "left_noticed": 0.1,
         "is_direct": False,
-        "hello": {"clock": rng.random(), "worker": "gevent"},
+        "hello": {"clock": hash(variant), "worker": "gevent"},
     }
     return Look(variant=variant, ticks=ticks, **{**told, **more})
 
 
-def made_evidence(hold: Hold = nothing, others: Dict[str, Any] = {}, **more: Any) -> Evidence:  # noqa: B006 - not changed
+def made_evidence(hold: Hold = nothing, others: dict[str, Any] = {}, **more: Any) -> Evidence:  # noqa: B006 - not changed
     """Return all looks at such a hop; `others` are holds, or finished looks, by the names of their experiments."""
     looks = {}
     for variant in (FIRST, *HELD, *(variant for variant in FLOWING if variant not in HELD), replace(TWO, at_once=1)):

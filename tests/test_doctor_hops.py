@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Dict, Iterator
+from typing import Iterator
 
 import pytest
 from hops.cases import CASES, FINE, allows, is_right, judged
@@ -44,7 +44,7 @@ START_SECONDS = 2.0  # that a busy machine may take more
 
 
 @pytest.fixture(scope="module")
-def running(request: pytest.FixtureRequest) -> Iterator[Dict[str, "Future[Diagnosis]"]]:
+def running(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Diagnosis]]]:
     """All examinations that were asked for, side by side."""
     wanted = [item.callspec.params["name"] for item in request.session.items if item.module is request.module]
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -59,7 +59,7 @@ def examined(name: str) -> Diagnosis:
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_the_hop_that_holds_is_named_with_what_it_does_and_why(
-    running: Dict[str, "Future[Diagnosis]"], name: str
+    running: dict[str, Future[Diagnosis]], name: str
 ) -> None:
     try:
         diagnosis = running[name].result()

@@ -80,7 +80,8 @@ def look(variant: Variant, is_held: bool) -> Look:
 
 
 def test_what_is_held_by_http_2_alone_is_held() -> None:
-    looks = {"first": look(FIRST, is_held=False), "http2": look(HTTP2, is_held=True)}
+    gzip = next(variant for variant in FLOWING if variant.name == "gzip")
+    looks = {variant.name: look(variant, is_held=variant is HTTP2) for variant in (FIRST, gzip, HTTP2)}
     (hop,) = judge([Evidence("https://example.com/stream/probe", looks)])
     assert (hop.verdict.name, hop.verdict.look, hop.causes[0].name) == ("held_to_end", "http2", "proxy_buffering")
     assert "by HTTP/1.1 it streams" in hop.verdict.sentence

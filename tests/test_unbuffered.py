@@ -52,6 +52,10 @@ def freeze(response):
     return response.freeze()
 
 
+def assign_body(response):
+    response.response = [b"shorter"]
+
+
 def loop(response):
     return list(response.response)
 
@@ -70,6 +74,7 @@ READERS = [
     make_sequence,
     add_etag,
     freeze,
+    assign_body,
     loop,
     loop_encoded,
 ]
@@ -121,6 +126,23 @@ def test_what_the_reader_gets_in_production_is_empty():
     with opened(app) as stream:
         assert names_and_data(stream) == WHOLE
     assert read == [b"", "", []]
+
+
+def test_a_hook_that_puts_what_it_read_in_place_of_the_body_loses_nothing():
+    def rewrite(response):
+        response.response = [piece.upper() for piece in response.response]
+
+    with opened(app_with_hook(rewrite)) as stream:
+        assert names_and_data(stream) == WHOLE
+
+
+def test_a_hook_may_wrap_the_body_in_a_generator():
+    def wrap(response):
+        body = response.response
+        response.response = (piece for piece in body)
+
+    with opened(app_with_hook(wrap)) as stream:
+        assert names_and_data(stream) == WHOLE
 
 
 def test_each_reader_is_warned_of_once(caplog):

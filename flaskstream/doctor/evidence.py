@@ -151,8 +151,10 @@ class Evidence:
         if self.timer or self.batch_ticks or self.first_block_bytes:
             return 0
         for name in ("long", "pad", "big"):
-            if self.kind(name) in ("bursts", "one_late", "lagged"):
+            if self.kind(name) in ("bursts", *_SINGLY):
                 return self.shapes[name].size
+            if self.kind(name) == "streams":
+                return 0
         return 0
 
 

@@ -25,6 +25,9 @@ SINGLY_SHARE = 0.7
 REPLAY_SECONDS = 0.5
 """Nothing can reach the app before it was sent; a busy machine may note the sending that much too late."""
 
+EARLY_SHARE = 0.08
+"""What waits for the next tick does not come before it, but for this share of an interval, which is measuring."""
+
 LATE_SHARE = 0.8
 """Of a body that cannot be decoded: so much of it, in the last part of the time, was held to the end."""
 
@@ -171,7 +174,8 @@ def _is_singly(look: Look) -> bool:
 def _one_late(look: Look) -> bool:
     """Each came when the next was sent, however long that was after it, and not before."""
     lags = [earlier.came - look.way - later.sent for earlier, later in zip(look.ticks, look.ticks[1:])]
-    near = [lag for lag in lags if abs(lag) <= look.variant.interval * PROMPT_SHARE]
+    interval = look.variant.interval
+    near = [lag for lag in lags if -interval * EARLY_SHARE <= lag <= interval * PROMPT_SHARE]
     return _is_singly(look) and len(lags) >= 3 and len(near) >= SINGLY_SHARE * len(lags)
 
 

@@ -241,7 +241,8 @@ APACHE: Mapping[str, Case] = {
     "apache ratelimit 4": proxied(apache("SetOutputFilter RATE_LIMIT", "SetEnv rate-limit 4"), TIME, BUFFER),
     "apache ext_filter python": proxied(
         apache(
-            "ExtFilterDefine c mode=output cmd=\"/usr/bin/python3 -c 'import sys; sys.stdout.write(sys.stdin.read())'\"",
+            "ExtFilterDefine c mode=output"
+            " cmd=\"/usr/bin/python3 -c 'import sys; sys.stdout.write(sys.stdin.read())'\"",
             "<Location />",
             "SetOutputFilter c",
             "</Location>",

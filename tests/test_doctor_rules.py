@@ -1,0 +1,291 @@
+"""The doctor's rules, on looks that were made: what a hop does is known exactly, and no network is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from made_looks import (
+    Hold,
+    away,
+    batch,
+    buffer,
+    clock,
+    cork,
+    first_block,
+    made_evidence,
+    made_look,
+    newest,
+    nothing,
+    whole,
+)
+
+from flaskstream.doctor.causes import causes_of
+from flaskstream.doctor.chain import judge
+from flaskstream.doctor.diagnosis import Diagnosis, Hop
+from flaskstream.doctor.evidence import Evidence
+from flaskstream.doctor.experiments import CUT, FIRST, FLOWING, STAGES, TWO, silence
+from flaskstream.doctor.looks import Look, Variant
+from flaskstream.doctor.shapes import shape_of
+
+NOISES = (0.002, 0.02, 0.035)
+"""Seconds that each tick may come later than it would: up to the noise of a very busy machine."""
+
+FLOW = {variant.name: variant for variant in FLOWING}
+
+
+def hop(evidence: Evidence) -> Hop:
+    (judged,) = judge([evidence])
+    return judged
+
+
+def judged(evidence: Evidence) -> tuple[str, str]:
+    """The verdict, and the first cause."""
+    found = hop(evidence)
+    return found.verdict.name, found.causes[0].name if found.causes else ""
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("size", [128, 256, 512, 1000, 1024, 1500, 2048, 4096, 6000, 8192, 16384, 30000, 65536, 131072])
+def test_a_buffer_is_found_whatever_its_size(size: int, noise: float) -> None:
+    evidence = made_evidence(buffer(size), noise=noise)
+    assert judged(evidence) == ("bursts_by_size", "proxy_buffering")
+
+
+@pytest.mark.parametrize("size", [300, 700, 1400, 4096, 16384, 65536])
+def test_the_size_of_a_buffer_is_told_within_a_tick(size: int) -> None:
+    evidence = made_evidence(buffer(size))
+    tick = 57 if size < 2000 else 2048 + 57 if size < 60_000 else 20_057
+    assert abs(evidence.buffer_bytes - size) <= tick
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("seconds", [0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0])
+@pytest.mark.parametrize("phase", [0, 0.3, 0.7])
+def test_a_clock_is_told_from_a_size(seconds: float, phase: float, noise: float) -> None:
+    evidence = made_evidence(clock(seconds, phase), noise=noise)
+    assert hop(evidence).verdict.name == "bursts_by_time"
+    assert evidence.timer == pytest.approx(seconds, rel=0.5)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("count", [2, 3, 5, 8, 10, 16, 24])
+def test_what_collects_a_number_of_ticks_is_told_from_a_size(count: int, noise: float) -> None:
+    evidence = made_evidence(batch(count), noise=noise)
+    assert judged(evidence) == ("bursts_by_size", "token_accumulator")
+    assert evidence.batch_ticks == count
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_what_keeps_the_newest_is_one_event_late(count: int, noise: float) -> None:
+    assert judged(made_evidence(newest(count), noise=noise)) == ("one_event_late", "proxy_buffering")
+
+
+@pytest.mark.parametrize("size", [700, 1024, 4096, 16384, 60_000])
+def test_what_holds_the_beginning_alone_is_told_from_a_buffer(size: int) -> None:
+    evidence = made_evidence(first_block(size))
+    assert judged(evidence) == ("headers_late", "proxy_buffering")
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("seconds", [0.01, 0.05, 0.08, 0.1, 0.13, 0.2, 0.3, 0.6, 1.0])
+def test_an_app_that_is_far_away_is_no_fault(seconds: float, noise: float) -> None:
+    assert judged(made_evidence(away(seconds), noise=noise)) == ("streams", "")
+
+
+def test_a_cork_is_told_from_a_clock_by_a_client_of_http10() -> None:
+    assert judged(made_evidence(cork(), {"http10": nothing})) == ("bursts_by_time", "kernel_cork")
+    first, second = hop(made_evidence(cork())).causes
+    assert (first.name, second.name) == ("proxy_buffering", "kernel_cork")
+    assert second.would_tell
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_what_holds_nothing_streams(noise: float) -> None:
+    assert judged(made_evidence(noise=noise)) == ("streams", "")
+
+
+# Why a whole body is held.
+
+
+def test_a_body_that_a_proxy_held_is_a_filters_if_the_hop_behind_streams() -> None:
+    outer, inner = judge([made_evidence(whole), made_evidence()])
+    assert (outer.verdict.name, [cause.name for cause in outer.causes]) == ("held_to_end", ["whole_body_filter"])
+    assert inner.verdict.name == "streams"
+
+
+def test_a_body_held_behind_a_proxy_may_be_held_by_either_and_what_would_tell_is_said() -> None:
+    causes = hop(made_evidence(whole)).causes
+    assert {cause.name for cause in causes} == {"whole_body_filter", "joined_body", "body_reading_hook"}
+    assert all(cause.would_tell for cause in causes)
+
+
+def test_a_length_on_a_stream_speaks_for_a_hook_that_read_it() -> None:
+    headers = {"content-type": "text/event-stream", "content-length": "900"}
+    assert judged(made_evidence(whole, is_direct=True)) == ("held_to_end", "joined_body")
+    assert judged(made_evidence(whole, is_direct=True, headers=headers)) == ("held_to_end", "body_reading_hook")
+
+
+# Codings.
+
+
+def coded(name: str, hold: Hold, coding: str) -> Look:
+    return made_look(FLOW[name], hold, coding=coding)
+
+
+def test_a_coding_that_is_held_where_none_is_not_is_compression() -> None:
+    held = {name: coded(name, whole, "gzip") for name in ("browser", "gzip")}
+    (cause,) = hop(made_evidence(nothing, held)).causes
+    assert cause.name == "compression"
+    assert "held with gzip" in cause.evidence and "prompt with br, zstd" in cause.evidence
+
+
+def test_a_compressor_that_is_one_event_late_is_told() -> None:
+    held = {name: coded(name, newest(), "gzip") for name in ("browser", "gzip")}
+    assert judged(made_evidence(nothing, held)) == ("one_event_late", "compression")
+
+
+def undecoded(name: str, arrivals: list[tuple[float, int]]) -> Look:
+    look = made_look(FLOW[name], coding="br", hello={}, pieces=tuple(arrivals), is_whole=False)
+    return replace(look, ticks=())
+
+
+def test_a_coding_that_cannot_be_undone_here_is_judged_by_its_arrivals() -> None:
+    variant = FLOW["br"]
+    prompt = [(n * variant.interval, 30) for n in range(variant.count + 1)]
+    late = [(0.001, 2), (variant.seconds, 300)]
+    assert judged(made_evidence(nothing, {"br": undecoded("br", prompt)})) == ("streams", "")
+    assert judged(made_evidence(nothing, {"br": undecoded("br", late)})) == ("held_to_end", "compression")
+
+
+def test_a_look_that_was_only_slower_once_is_no_compression() -> None:
+    assert judged(made_evidence(nothing, {"gzip": away(0.08)})) == ("streams", "")
+
+
+# Ends, sources, workers, caches.
+
+
+def cut(variant: Variant, seconds: float, **more: Any) -> Look:
+    look = made_look(variant, ended="close", is_whole=False, error="expected the final chunk, got the end", **more)
+    ticks = tuple(tick for tick in look.ticks if tick.came < seconds)
+    return replace(look, ticks=ticks, ended_at=seconds)
+
+
+def test_two_ends_after_the_same_time_are_a_limit_and_two_others_are_not() -> None:
+    again = CUT[0]
+    same = Evidence("", {"first": cut(FIRST, 0.9), "again": cut(again, 0.95)})
+    other = Evidence("", {"first": cut(FIRST, 0.3), "again": cut(again, 1.2)})
+    assert judged(same) == ("cut_by_duration", "duration_limit")
+    assert hop(other).verdict.name == "truncated"
+
+
+def test_a_sync_worker_that_cuts_is_one_that_was_killed() -> None:
+    hello = {"clock": 1.0, "worker": "sync"}
+    again = cut(CUT[0], 0.95, hello={"clock": 2.0, "worker": "sync"})
+    assert judged(Evidence("", {"first": cut(FIRST, 0.9, hello=hello), "again": again})) == (
+        "cut_by_duration",
+        "worker_timeout",
+    )
+
+
+def test_a_cut_in_a_silence_is_an_idle_timeout_and_tells_after_how_long() -> None:
+    variant = silence(3)
+    look = cut(variant, 2.2)
+    evidence = made_evidence(nothing, {"silence": look})
+    assert judged(evidence) == ("cut_by_silence", "idle_timeout")
+    assert "2.0 s" in hop(evidence).verdict.sentence
+
+
+def test_a_source_that_stalls_is_not_held() -> None:
+    look = made_look(FIRST)
+    ticks = tuple(replace(tick, sent=tick.sent + 0.5, came=tick.came + 0.5) for tick in look.ticks[8:])
+    stalled = replace(look, ticks=look.ticks[:8] + ticks)
+    assert judged(Evidence("", {"first": stalled})) == ("source_stalled", "blocked_hub")
+
+
+def test_the_second_of_two_streams_that_waits_for_the_first_is_one_worker_too_few() -> None:
+    waiting = replace(made_look(TWO, away(0.65)), queued=0.65)
+    evidence = made_evidence(nothing, {"two": waiting})
+    assert judged(evidence) == ("serialised", "no_free_worker")
+
+
+def test_what_was_sent_before_it_was_asked_for_is_a_replay() -> None:
+    same = {"clock": 5.0}
+    evidence = Evidence("", {"first": made_look(FIRST, hello=same), "gzip": made_look(FLOW["gzip"], hello=same)})
+    assert judged(evidence) == ("replayed", "cache")
+
+
+@pytest.mark.parametrize(
+    "more", [{"status": 404}, {"status": 302}, {"headers": {"content-type": "text/html"}}], ids=str
+)
+def test_what_is_no_stream_is_said_to_be_none(more: dict[str, Any]) -> None:
+    page = replace(made_look(FIRST, **more), ticks=(), hello={}, is_whole=False)
+    assert hop(Evidence("", {"first": page})).verdict.name == "not_a_stream"
+
+
+# Several hops.
+
+
+@pytest.mark.parametrize("hold", [buffer(4096), clock(0.5), batch(4), newest(), whole, first_block(1000)])
+def test_what_comes_from_behind_is_not_this_hops(hold: Hold) -> None:
+    outer, inner = judge([made_evidence(hold, noise=0.03), made_evidence(hold)])
+    assert outer.verdict.name == "streams" and "from behind" in outer.verdict.sentence
+    assert not outer.causes
+    assert inner.verdict.name != "streams"
+
+
+def test_two_hops_at_fault_are_both_named() -> None:
+    hops = judge([made_evidence(buffer(16384)), made_evidence(buffer(4096)), made_evidence()])
+    assert Diagnosis(hops).offenders == (0, 1)
+
+
+def test_a_cork_in_front_of_a_buffer_is_told_by_the_time_that_it_adds() -> None:
+    def both(sent: Any, end: float) -> list[float]:
+        return sorted(at + 0.2 if at < end else end for at in buffer(4096)(sent, end))
+
+    outer, inner = judge([made_evidence(both), made_evidence(buffer(4096))])
+    assert (outer.verdict.name, inner.verdict.name) == ("bursts_by_time", "bursts_by_size")
+    assert "kernel_cork" in {cause.name for cause in outer.causes}
+
+
+# Notes.
+
+
+@pytest.mark.parametrize(
+    "look, part",
+    [
+        ("unmarked", "X-Accel-Buffering"),
+        ("post", "POST is held"),
+        ("plain", "text/plain is held"),
+        ("ndjson", "application/x-ndjson is held"),
+    ],
+)
+def test_what_is_held_in_one_way_alone_is_a_note_and_no_fault(look: str, part: str) -> None:
+    found = hop(made_evidence(nothing, {look: made_look(FLOW[look], whole)}))
+    assert found.verdict.name == "streams"
+    assert [note for note in found.notes if part in note]
+
+
+def test_a_going_that_is_not_noticed_is_a_note() -> None:
+    evidence = made_evidence(nothing, {"leave": made_look(FLOW["leave"], left_noticed=None)})
+    assert "was not told" in " ".join(hop(evidence).notes)
+
+
+def test_a_hop_that_streams_has_no_causes_and_each_other_verdict_has_one() -> None:
+    for hold in (buffer(4096), clock(0.5), batch(4), newest(), whole, first_block(1000)):
+        evidence = made_evidence(hold)
+        assert causes_of(evidence, hop(evidence).verdict)
+    assert causes_of(made_evidence(), hop(made_evidence()).verdict) == ()
+
+
+def test_every_stage_names_its_looks_once() -> None:
+    for stage in STAGES:
+        names = [variant.name for variant in stage.variants]
+        assert len(names) == len(set(names))
+
+
+def test_a_look_without_any_tick_was_held_to_the_end() -> None:
+    silent = replace(made_look(FIRST), ticks=())
+    assert shape_of(silent).kind == "held_to_end"
