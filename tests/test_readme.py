@@ -33,7 +33,11 @@ from flaskstream.testing import open_stream
 from flaskstream.upstream import Upstream
 
 README = Page("README.md")
-PAGES = ("README.md", "CHANGELOG.md", "docs/operations.md", "docs/security.md", "docs/wire.md", "samples/README.md")
+MISTAKES = Page("docs/mistakes.md")
+PAGES = (
+    *("README.md", "CHANGELOG.md", "samples/README.md"),
+    *(f"docs/{name}.md" for name in ("doctor", "mistakes", "operations", "security", "wire")),
+)
 MOUNTING, GENERATOR, TESTING = README.blocks("python")
 NOT_THERE = "What it does not do"
 
@@ -242,14 +246,13 @@ def test_the_variables_are_those_of_the_settings():
 
 
 def test_the_mistakes_are_those_of_the_table():
-    section = Page("README.md").rows("Broken and fixed, by hand")
-    documented = [row for row in section if row[0].startswith("`")]
+    documented = MISTAKES.rows("Twelve mistakes, and their cures")
     assert documented == [(code(fault.name), fault.sentence, fault.cure) for fault in FAULTS.values()]
 
 
 def test_the_usual_mistakes_of_the_broken_mode_are_named():
     usual = [code(fault.name) for fault in active_faults(())]
-    assert f"The broken mode has {', '.join(usual[:-1])} and {usual[-1]}" in " ".join(README.text.split())
+    assert f"The broken mode has {', '.join(usual[:-1])} and {usual[-1]}" in " ".join(MISTAKES.text.split())
 
 
 def test_the_exit_codes_are_those_of_the_doctor():

@@ -81,7 +81,8 @@ SHORTCOMINGS: Mapping[str, Shortcoming] = {
     ),
     "killed_at_timeout": Shortcoming(
         lambda server: server.name == GUNICORN and not server.is_concurrent,
-        "a sync worker is killed in mid-stream after `timeout` seconds: see flaskstream.gunicorn_conf",
+        "a sync worker is killed in mid-stream after `timeout` seconds: start it with `gunicorn -c"
+        " python:flaskstream.gunicorn_conf`",
     ),
     "a_thread_each": Shortcoming(
         lambda server: server.is_concurrent and not server.has_greenlets and server.name not in (WERKZEUG, WSGIREF),
@@ -98,12 +99,13 @@ SHORTCOMINGS: Mapping[str, Shortcoming] = {
     ),
     "no_settings": Shortcoming(
         lambda server: server.name == GUNICORN and not server.drains,
-        "it stops without a word to open streams, which are cut: no hook post_worker_init of"
-        " flaskstream.gunicorn_conf has been called",
+        "a deploy cuts open streams without a word: start it with `gunicorn -c python:flaskstream.gunicorn_conf`, or"
+        " begin your own settings with `from flaskstream.gunicorn_conf import *`",
     ),
     "no_drain": Shortcoming(
         lambda server: server.name != GUNICORN and not server.drains,
-        "it stops without a word to open streams, which are cut: gunicorn gives one, with flaskstream.gunicorn_conf",
+        "a deploy cuts open streams without a word: only gunicorn, started with `-c python:flaskstream.gunicorn_conf`,"
+        " lets them end",
     ),
 }
 
