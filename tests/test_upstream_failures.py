@@ -19,7 +19,7 @@ from flaskstream.errors import (
     UpstreamTimeout,
     UpstreamTruncated,
 )
-from flaskstream.upstream import ERROR_BODY_SECONDS, Upstream
+from flaskstream.upstream.client import ERROR_BODY_SECONDS, Upstream
 
 PROBLEM = b'{"error": {"message": "no"}}'
 every_framing = pytest.mark.parametrize("framing", FRAMINGS)
