@@ -46,7 +46,7 @@ GROUPS: Mapping[str, Mapping[str, Case]] = {
     "chains": known.CHAINS,
 }
 
-AT_ONCE = 3
+AT_ONCE = 4
 """Cases that run side by side: they wait most of the time."""
 
 HEALTHY_AT_ONCE = 4

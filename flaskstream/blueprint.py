@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Any, Callable, Collection, Iterator
 
 from flask import Blueprint, Response, jsonify, request
@@ -11,17 +10,18 @@ from flaskstream.chat_request import chat_payload, json_body
 from flaskstream.contexts import Carrier
 from flaskstream.debug import DebugPrinter
 from flaskstream.dialects import ANTHROPIC, DIALECTS, OPENAI, Dialect
-from flaskstream.errors import FlaskStreamError, InvalidSetting
-from flaskstream.guard import MAX_BODY_BYTES, Authorize, Guard, refusal
+from flaskstream.errors import InvalidSetting
+from flaskstream.guard import MAX_BODY_BYTES, Authorize, Guard, GuardedBlueprint, refusal
 from flaskstream.options import StreamOptions
 from flaskstream.probe.route import add_probe
 from flaskstream.relay import Relay
 from flaskstream.relay.relay import Headers
-from flaskstream.response import error_response, respond, streaming
+from flaskstream.response import respond, streaming
 from flaskstream.stats import STATS
 from flaskstream.stats.figures import PROMETHEUS_TYPE, as_json, as_prometheus
 from flaskstream.tally import StreamReport
 from flaskstream.upstream import Upstream
+from flaskstream.whole_answer import whole_answer
 from flaskstream.wire import FaithfulWire
 
 DEBUG_NAMES = ("model", "stats", "probe")
@@ -65,8 +65,8 @@ def create_blueprint(
             `StreamOptions`; for every route.
 
     Raises:
-        InvalidSetting: there is neither an upstream nor a relay, no such dialect, or a store was named; or an option
-            has a value that does not work.
+        InvalidSetting: there is neither an upstream nor a relay, or both; no such dialect; a store was named; or an
+            option has a value that does not work.
     """
     if store:
         raise InvalidSetting(f"store: this version has none yet; expected None, got {store!r}")
@@ -83,8 +83,7 @@ def create_blueprint(
         printer=printer,
         on_end=on_end,
     )
-    blueprint = Blueprint(name, __name__)
-    blueprint.before_request(Guard(authorize, max_body_bytes))
+    blueprint = GuardedBlueprint(_checked_name(name), __name__, Guard(authorize, max_body_bytes))
     _add_chat(blueprint, relay, "model" in asked_for, options)
     for path, own in _FAITHFUL.items():
         _add_faithful(blueprint, path, relay.speaking(own), options)
@@ -101,22 +100,39 @@ _FAITHFUL = {"/v1/chat/completions": OPENAI, "/v1/messages": ANTHROPIC}
 
 def _checked_relay(upstream: Upstream | None, dialect: str | None, relay: Relay | None) -> Relay:
     if relay is not None:
-        if dialect is not None:
-            raise InvalidSetting(f"dialect: expected None beside a relay, which has its own, got {dialect!r}")
-        return relay
+        return _checked_given(relay, upstream, dialect)
     if not isinstance(upstream, Upstream):
         raise InvalidSetting(f"upstream: expected an Upstream (whom should /chat ask?), got {upstream!r:.80}")
-    if dialect is not None and dialect not in DIALECTS:
-        raise InvalidSetting(f"dialect: expected one of {', '.join(DIALECTS)}, got {dialect!r}")
+    if isinstance(dialect, Dialect):
+        raise InvalidSetting(f'dialect: expected its name, "{dialect.name}", got the Dialect itself')
+    if dialect is not None and not (isinstance(dialect, str) and dialect in DIALECTS):
+        raise InvalidSetting(f"dialect: expected one of {', '.join(DIALECTS)}, got {dialect!r:.80}")
     return Relay(upstream, DIALECTS[dialect or OPENAI.name])
+
+
+def _checked_given(relay: Relay, upstream: Upstream | None, dialect: str | None) -> Relay:
+    if not isinstance(relay, Relay):
+        raise InvalidSetting(f"relay: expected a Relay, or None, got {relay!r:.80}")
+    if upstream is not None:
+        raise InvalidSetting(f"upstream: expected None beside a relay, which has its own, got {upstream!r:.80}")
+    if dialect is not None:
+        raise InvalidSetting(f"dialect: expected None beside a relay, which has its own, got {dialect!r:.80}")
+    return relay
 
 
 def _checked_debug(debug: bool | Collection[str]) -> Collection[str]:
     if isinstance(debug, bool):
         return DEBUG_NAMES if debug else ()
-    if isinstance(debug, str) or not set(debug) <= set(DEBUG_NAMES):
-        raise InvalidSetting(f"debug: expected True, False or a list of {', '.join(DEBUG_NAMES)}, got {debug!r}")
+    is_list = isinstance(debug, Collection) and not isinstance(debug, str)
+    if not is_list or any(name not in DEBUG_NAMES for name in debug):
+        raise InvalidSetting(f"debug: expected True, False or a list of {', '.join(DEBUG_NAMES)}, got {debug!r:.80}")
     return debug
+
+
+def _checked_name(name: str) -> str:
+    if not isinstance(name, str) or not name or "." in name:  # which Flask puts between it and an endpoint's
+        raise InvalidSetting(f"name: expected some text without a dot, got {name!r:.80}")
+    return name
 
 
 def _add_chat(blueprint: Blueprint, relay: Relay, may_choose_model: bool, options: StreamOptions) -> None:
@@ -146,7 +162,7 @@ def _add_faithful(blueprint: Blueprint, path: str, relay: Relay, options: Stream
             payload.setdefault("model", relay.upstream.model)
         own = _own_headers(relay.dialect)
         if not payload.get("stream"):
-            return _whole_answer(relay, payload, own)
+            return whole_answer(lambda: relay.whole(payload, own), options)
         headers: dict[str, str] = {}
 
         def take(told: Headers) -> None:
@@ -165,16 +181,6 @@ def _add_faithful(blueprint: Blueprint, path: str, relay: Relay, options: Stream
 def _own_headers(dialect: Dialect) -> dict[str, str]:
     """Return what the client tells the API in headers, and nothing else that it sends."""
     return {name: request.headers[name].strip() for name in dialect.client_headers if name in request.headers}
-
-
-def _whole_answer(relay: Relay, payload: dict[str, Any], own_headers: dict[str, str]) -> Response:
-    try:
-        body, headers = relay.whole(payload, own_headers)
-    except FlaskStreamError as error:
-        return error_response(error, secrets.token_hex(8))
-    response = Response(body, content_type="application/json", headers=headers)
-    response.headers["Cache-Control"] = "no-store"
-    return response
 
 
 def _add_stats(blueprint: Blueprint) -> None:

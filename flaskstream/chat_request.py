@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Iterable
 
 from flask import request
 
+MAX_DEPTH = 200
+"""How deep lists and objects may be nested: more than any tool's schema, and less than Python can write again."""
+
 
 def json_body() -> Any:
-    """Return the request's JSON; `None` if it is none."""
+    """Return the request's JSON; `None` if it is none, or nested deeper than `MAX_DEPTH`."""
     try:
-        return json.loads(request.get_data(), parse_constant=_refuse_constant, parse_float=_finite)
+        body = json.loads(request.get_data(), parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
+    return None if _is_too_deep(body) else body
+
+
+def _is_too_deep(body: Any) -> bool:
+    level = [body]
+    for _ in range(MAX_DEPTH):
+        level = [item for outer in level for item in _items(outer) if isinstance(item, (dict, list))]
+    return bool(level)
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _refuse_constant(name: str) -> None:

@@ -12,18 +12,26 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Callable
 
 _here = threading.local()
 
 
 class Interrupts:
-    """What one thread waits for."""
+    """What one thread waits for.
+
+    The garbage collector may find a stream, and interrupt its thread, in the middle of all this and in that very
+    thread. So the lock can be taken twice, nothing is changed that is being gone through, and there is no
+    `threading.Event`, whose own lock can be taken once.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # so that no socket is shut down that is somebody else's by then
+        self._lock = threading.RLock()  # so that no socket is shut down that is somebody else's by then
         self._sockets: dict[int, Callable[[], Any]] = {}
-        self._interrupted = threading.Event()
+        self._is_interrupted = False
+        self._sleep = threading.Lock()  # free: the thread may not sleep any more
+        self._sleep.acquire()
 
     def run(self, target: Callable[[], None]) -> None:
         """Call the target, whose waiting these are."""
@@ -36,14 +44,16 @@ class Interrupts:
     def interrupt(self) -> None:
         """End every wait of the thread, now and later. Called by another one."""
         with self._lock:
-            self._interrupted.set()
-            for find in self._sockets.values():
+            self._is_interrupted = True
+            for find in list(self._sockets.values()):
                 _shut_down(find())
+        with suppress(RuntimeError):  # it is free
+            self._sleep.release()
 
     def add(self, who: object, find: Callable[[], Any]) -> None:
         with self._lock:
             self._sockets[id(who)] = find
-            if self._interrupted.is_set():
+            if self._is_interrupted:
                 _shut_down(find())
 
     def remove(self, who: object) -> None:
@@ -52,11 +62,15 @@ class Interrupts:
 
     def give_away(self, given: Any) -> None:
         with self._lock:
-            self._sockets = {who: find for who, find in self._sockets.items() if find() is not given}
+            for who in list(self._sockets):  # and no items(): making those may begin a collection
+                if self._sockets.get(who, _none)() is given:
+                    self._sockets.pop(who, None)
 
     def check(self, seconds: float = 0.0) -> None:
         """Raise `GeneratorExit` if the thread is interrupted within so many seconds. Called by that thread."""
-        if self._interrupted.wait(seconds):
+        if not self._is_interrupted and seconds > 0:
+            self._sleep.acquire(timeout=seconds)
+        if self._is_interrupted:
             raise GeneratorExit
 
 
@@ -103,6 +117,10 @@ def wait(seconds: float) -> None:
         interrupts.check(seconds)
     else:
         time.sleep(seconds)  # in a greenlet it is interrupted by gevent
+
+
+def _none() -> None:
+    """Find no socket."""
 
 
 def _shut_down(found: Any) -> None:

@@ -9,11 +9,16 @@ from flaskstream.errors import ShuttingDown, TooManyStreams
 
 
 class Place:
-    """The place of one stream in the register."""
+    """The place of one stream in the register. It is taken until the stream has ended and its generator has too.
+
+    A generator in a thread that waits for something else than an upstream goes on when its client has gone: it costs
+    what it did before. Nothing here takes a lock: a stream may also end where the garbage collector finds it.
+    """
 
     def __init__(self, streams: OpenStreams) -> None:
         self._streams = streams
         self._tell: Callable[[], None] | None = None
+        self._taken_by = {"stream", "generator"}
 
     def when_stopping(self, tell: Callable[[], None]) -> None:
         """Have `tell` called, from any thread, when the process stops; at once if it does already."""
@@ -23,12 +28,23 @@ class Place:
 
     def stop(self) -> None:
         """Tell the stream."""
-        if self._tell is not None:
-            self._tell()
+        tell = self._tell
+        if tell is not None:
+            tell()
 
-    def leave(self) -> None:
-        """Give the place back; any number of times."""
-        self._streams.remove(self)
+    def stream_ended(self) -> None:
+        """Say that the stream has ended; any number of times."""
+        self._tell = None
+        self._left_by("stream")
+
+    def generator_ended(self) -> None:
+        """Say that its generator has ended, or never began; any number of times."""
+        self._left_by("generator")
+
+    def _left_by(self, who: str) -> None:
+        self._taken_by.discard(who)
+        if not self._taken_by:
+            self._streams.remove(self)
 
 
 class OpenStreams:

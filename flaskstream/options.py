@@ -6,15 +6,20 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 from flaskstream.debug import DebugPrinter
-from flaskstream.errors import InvalidEvent, InvalidSetting
-from flaskstream.sse import Event
+from flaskstream.errors import InvalidSetting
+from flaskstream.settings import MAX_SECONDS
 from flaskstream.tally import StreamReport
 from flaskstream.wire import HEARTBEAT_FORMS
+
+SHORTEST_HEARTBEAT = 0.001
+"""Seconds; a shorter one would keep a core busy, and was meant in another unit."""
+
+_MAX_RETRY_MS = MAX_SECONDS * 1000
 
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """The options of `event_stream`.
+    """The options of `event_stream`. No time is longer than a day.
 
     Attributes:
         heartbeat: seconds of silence after which a comment is sent, so that no proxy takes the stream for dead
@@ -52,24 +57,44 @@ class StreamOptions:
 
     def __post_init__(self) -> None:
         for name in ("heartbeat", "status_grace", "max_duration"):
-            seconds = getattr(self, name)
-            if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < float("inf"):
-                raise InvalidSetting(f"{name}: expected seconds (0 or more), got {seconds!r}")
+            _check_seconds(name, getattr(self, name))
+        if 0 < self.heartbeat < SHORTEST_HEARTBEAT:
+            raise InvalidSetting(
+                f"heartbeat: expected 0 or at least {SHORTEST_HEARTBEAT:g} seconds, got {self.heartbeat!r}"
+            )
         if self.heartbeat_form not in HEARTBEAT_FORMS:
             raise InvalidSetting(
-                f"heartbeat_form: expected one of {', '.join(HEARTBEAT_FORMS)}, got {self.heartbeat_form!r}"
+                f"heartbeat_form: expected one of {', '.join(HEARTBEAT_FORMS)}, got {self.heartbeat_form!r:.80}"
             )
+        for name in ("keep_context", "charset"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidSetting(f"{name}: expected True or False, got {getattr(self, name)!r:.80}")
         for name in ("printer", "on_end"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise InvalidSetting(f"{name}: expected a function, or None, got {getattr(self, name)!r:.80}")
-        if self.max_streams is not None and (not isinstance(self.max_streams, int) or self.max_streams < 1):
-            raise InvalidSetting(f"max_streams: expected 1 or more, or None, got {self.max_streams!r}")
-        try:
-            Event("-", retry=self.retry)
-        except InvalidEvent as error:
-            raise InvalidSetting(str(error)) from None
+        _check_count("max_streams", self.max_streams)
+        _check_retry(self.retry)
 
     @property
     def content_type(self) -> str:
         """The value of the `Content-Type` header."""
         return "text/event-stream; charset=utf-8" if self.charset else "text/event-stream"
+
+
+def _check_seconds(name: str, seconds: object) -> None:
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds <= MAX_SECONDS:
+        raise InvalidSetting(f"{name}: expected seconds from 0 to {MAX_SECONDS:g}, got {seconds!r:.80}")
+
+
+def _check_count(name: str, count: object) -> None:
+    if count is None:
+        return
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise InvalidSetting(f"{name}: expected 1 or more, or None, got {count!r:.80}")
+
+
+def _check_retry(retry: object) -> None:
+    if retry is None:
+        return
+    if not isinstance(retry, int) or isinstance(retry, bool) or not 0 <= retry <= _MAX_RETRY_MS:
+        raise InvalidSetting(f"retry: expected whole milliseconds from 0 to {_MAX_RETRY_MS:.0f}, got {retry!r:.80}")

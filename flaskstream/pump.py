@@ -54,6 +54,7 @@ class Pump:
         source: the generator, or any iterator. If it has a `close`, that is called once, whatever happens.
         prepare: wraps the source; called in the new thread. What it makes `None` of is left out.
         run: calls the function that it is given with the right contexts current (see `contexts`).
+        at_end: called, in the new thread, when the source has ended or was closed, before anybody is told.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Pump:
         source: Iterator[Any],
         prepare: Prepare = iter,
         run: Run = lambda function: function(),
+        at_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._room = threading.Lock()  # free: the slot may be filled
         self._filled = threading.Lock()  # free: the slot holds something
@@ -71,7 +73,7 @@ class Pump:
         self._closed = False
         self._is_over = False
         self._is_advancing = False  # not when it is being closed: what it does then must not be interrupted
-        self._interrupt = _start(lambda: self._main(source, prepare, run), lambda: self._is_advancing)
+        self._interrupt = _start(lambda: self._main(source, prepare, run, at_end), lambda: self._is_advancing)
 
     def peek(self, timeout: float | None) -> Any:
         """Do as `take` does, and leave the item or signal where it is."""
@@ -130,7 +132,7 @@ class Pump:
             if self._failure is not None:
                 self._note(self._failure)  # and nobody was told
 
-    def _main(self, source: Iterator[Any], prepare: Prepare, run: Run) -> None:
+    def _main(self, source: Iterator[Any], prepare: Prepare, run: Run, at_end: Callable[[], None]) -> None:
         try:
             run(lambda: self._loop(source, prepare))
         except BaseException as error:
@@ -139,6 +141,7 @@ class Pump:
             else:
                 self._note(error)
                 self._close(source)
+        at_end()
         self._put(ENDED)
 
     def _loop(self, source: Iterator[Any], prepare: Prepare) -> None:

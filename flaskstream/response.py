@@ -19,7 +19,7 @@ from flaskstream.contexts import Carrier
 from flaskstream.errors import FlaskStreamError, UpstreamStatus
 from flaskstream.open_streams import OPEN_STREAMS
 from flaskstream.options import StreamOptions
-from flaskstream.pump import Pump
+from flaskstream.pump import Pump, Signal
 from flaskstream.serving.client import client_socket, watch_client
 from flaskstream.serving.shortcomings import tell_shortcomings
 from flaskstream.stats import STATS
@@ -79,6 +79,8 @@ def streaming(
     """Return the decorator that `event_stream` is, with these options; `make_wire` makes another wire than its own."""
 
     def decorate(view: View) -> View:
+        if not callable(view):
+            raise TypeError(f"event_stream: expected a view function, or options by name, got {view!r:.80}")
         if inspect.isasyncgenfunction(view):
             raise TypeError(f"expected a generator, got the async one {view.__qualname__}: WSGI has no event loop")
 
@@ -112,11 +114,10 @@ def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions) 
         return result
     carrier.refuse_held(items)
     stream_id = secrets.token_hex(8)
+    tell_shortcomings(request.environ)
     try:
-        stream = _start_stream(items, carrier, wire, settings, stream_id)
+        stream = start_stream(items, carrier, wire, settings, stream_id)
     except FlaskStreamError as error:
-        getattr(items, "close", lambda: None)()
-        STATS.refused(error.code)
         return error_response(error, stream_id)
     _close_if_replaced_by_an_error(stream)
     is_begun = False
@@ -156,28 +157,53 @@ _warned: set[str | None] = set()
 """Endpoints whose views make their own response: said once in a process."""
 
 
-def _start_stream(
-    items: Iterator[Any], carrier: Carrier, wire: Wire, settings: StreamOptions, stream_id: str
+def start_stream(
+    items: Iterator[Any],
+    carrier: Carrier,
+    wire: Wire,
+    settings: StreamOptions,
+    stream_id: str,
+    at_fin: Signal = CLIENT_ENDED,
 ) -> Stream:
-    """Start the generator, and have the stream told of what may end it. Raises `FlaskStreamError`: it is refused."""
-    place = OPEN_STREAMS.enter(settings.max_streams)
-    tell_shortcomings(request.environ)
+    """Start the generator, and have the stream told of what may end it.
+
+    Args:
+        items: the generator.
+        carrier, wire, settings, stream_id: of the stream.
+        at_fin: what the stream is told when its client has shut down its side.
+
+    Raises:
+        FlaskStreamError: it is refused; the generator was closed.
+    """
     try:
-        pump = Pump(items, prepare=lambda source: carrier.hold(wire.items(source)), run=carrier.run)
+        place = OPEN_STREAMS.enter(settings.max_streams)
+    except FlaskStreamError as error:
+        getattr(items, "close", lambda: None)()
+        STATS.refused(error.code)
+        raise
+    try:
+        pump = Pump(
+            items,
+            prepare=lambda source: carrier.hold(wire.items(source)),
+            run=carrier.run,
+            at_end=place.generator_ended,
+        )
     except BaseException:  # such as "can't start new thread"
-        place.leave()
+        place.generator_ended()
+        place.stream_ended()
         raise
     # The pump, and not the stream: what holds a socket must not keep a stream alive that was dropped.
     place.when_stopping(lambda: pump.wake(STOPPING))
 
     def client_ends(is_dead: bool) -> None:
-        pump.wake(CLIENT_GONE if is_dead else CLIENT_ENDED)
+        pump.wake(CLIENT_GONE if is_dead else at_fin)
         if is_dead:  # and nobody may ever look: a middleware without a close() can hold what it no longer reads
             pump.close()
-            place.leave()
+            place.stream_ended()
 
-    stop_watching = watch_client(client_socket(request.environ), client_ends)
-    return Stream(pump, wire, stream_id, settings, started_at=carrier.made_at, at_end=(stop_watching, place.leave))
+    deadline = carrier.made_at + settings.max_duration if settings.max_duration else None
+    stop_watching = watch_client(client_socket(request.environ), client_ends, deadline)
+    return Stream(pump, wire, stream_id, settings, carrier.made_at, at_end=(stop_watching, place.stream_ended))
 
 
 def _close_if_replaced_by_an_error(stream: Stream) -> None:
@@ -192,8 +218,13 @@ def _close_if_replaced_by_an_error(stream: Stream) -> None:
 
 
 def error_response(error: FlaskStreamError, error_id: str) -> Response:
-    """Return the real HTTP status of an error that came before the first byte; an upstream's own body is kept."""
+    """Log an error that came before the first byte, and return its real HTTP status."""
     log_failure(error, error_id, "before its first event")
+    return status_response(error, error_id)
+
+
+def status_response(error: FlaskStreamError, error_id: str) -> Response:
+    """Return the HTTP status that an error has; an upstream's own body is kept."""
     if isinstance(error, UpstreamStatus) and error.body:
         is_json = error.content_type.split(";")[0].strip() == "application/json"
         # Only JSON keeps its type: a foreign HTML page must not run as a page of ours.

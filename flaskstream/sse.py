@@ -28,6 +28,7 @@ TERMINAL_MARKS = frozenset({"[DONE]"})
 _BOM = b"\xef\xbb\xbf"
 _MAX_RETRY_DIGITS = 18  # past any wait that is meant; Python refuses to parse numbers without end
 _MAX_RETRY = 10**_MAX_RETRY_DIGITS - 1
+_JSON_HINT = " (to send it as JSON: yield it without an Event, or give it to json.dumps)"
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def _check_retry(value: object) -> None:
 
 def _check_text(name: str, value: object, forbidden: str = "") -> None:
     if not isinstance(value, str):
-        raise InvalidEvent(f"{name}: expected a str, got {type(value).__name__}: {value!r:.80}")
+        hint = _JSON_HINT if isinstance(value, (dict, list)) else ""
+        raise InvalidEvent(f"{name}: expected a str, got {type(value).__name__}: {value!r:.80}{hint}")
     for character in forbidden:
         if character in value:
             raise InvalidEvent(f"{name}: expected no {character!r} in it, got {value!r:.80}")

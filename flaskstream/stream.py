@@ -72,6 +72,8 @@ class Stream:
         """
         try:
             item = self._pump.peek(self._waits.at_most(seconds))
+            if item is STOPPING:
+                raise ShuttingDown("expected the first item in time, got the end of this worker")
             if item is NOTHING:
                 self._waits.next()
             return not isinstance(item, Signal)
@@ -100,6 +102,10 @@ class Stream:
         for release in self._at_end:
             release()
         self._pump.close()
+        late = self._waits.overdue()
+        if late is not None and self._tally.reason == "client_gone":  # its connection was shut down for that
+            log_failure(late, self.stream_id, f"after {self._tally.events} events, and its client took no end")
+            self._tally.fail(late)
         report = self._tally.end()
         if self._on_end is not None:
             try:
@@ -186,10 +192,17 @@ class _Waits:
         heartbeat = self._next_heartbeat()
         if self._deadline is None:
             return heartbeat
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise MaxDuration(f"expected the end of the generator within {self._max_duration:g} s, got none")
+        late = self.overdue()
+        if late is not None:
+            raise late
+        left = max(0.0, self._deadline - time.monotonic())
         return left if heartbeat is None else min(left, heartbeat)
+
+    def overdue(self) -> MaxDuration | None:
+        """Return the error of a stream that is too old, if it is."""
+        if self._deadline is None or time.monotonic() < self._deadline:
+            return None
+        return MaxDuration(f"expected the end of the stream within {self._max_duration:g} s, got none")
 
     def _next_heartbeat(self) -> float | None:
         if self._soon is None:

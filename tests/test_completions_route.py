@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import Any
 
 import pytest
 from answer_vectors import DONE, said
+from flask import Flask
 from raw_upstream import RawUpstream, answer, head, polite_end
-from relay_client import COMPLETIONS, JSON, complete, post
+from relay_client import CHAT, COMPLETIONS, JSON, MESSAGES, complete, post
 
+from flaskstream import create_blueprint
+from flaskstream.chat_request import MAX_DEPTH
 from flaskstream.dialects import OPENAI
 from flaskstream.doctor.measure import Request, record
 from flaskstream.lab.model.answer import answer as model_answer
 from flaskstream.lab.model.script import Script
 from flaskstream.sse import MAX_EVENT_BYTES
+from flaskstream.testing import serve
+from flaskstream.upstream import Upstream
 from flaskstream.wire import FaithfulWire
 
 FRAMINGS = ("chunked", "close", "http10", "length")
@@ -61,10 +67,13 @@ def test_the_request_goes_on_as_it_came(raw_gunicorn: Any, raw_upstream: RawUpst
     assert asked.payload == sent
 
 
-def test_a_request_that_names_no_model_gets_the_upstream_s(raw_gunicorn: Any, raw_upstream: RawUpstream) -> None:
-    before = len(raw_upstream.asked_for("tick"))
-    record(post(raw_gunicorn, COMPLETIONS, {"messages": [{"role": "user", "content": "hello"}], "stream": True}))
-    assert len(raw_upstream.asked_for("tick")) > before
+def test_a_request_that_names_no_model_gets_the_upstream_s(raw_upstream: RawUpstream) -> None:
+    model, app = raw_upstream.plays(answer("chunked", said("a"), DONE)), Flask(__name__)
+    with closing(Upstream(raw_upstream.url, model=model)) as upstream:
+        app.register_blueprint(create_blueprint(upstream), url_prefix="/stream")
+        with serve(app) as server:
+            record(post(server, COMPLETIONS, {"messages": [{"role": "user", "content": "hello"}], "stream": True}))
+    assert len(raw_upstream.asked_for(model)) == 1
 
 
 def test_comments_of_ours_are_lines_where_the_upstream_sends_ids() -> None:
@@ -110,6 +119,17 @@ def test_what_is_no_json_object_is_an_error(
     assert json.loads(recording.body)["error"]["code"] == code
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("told", ["application/json; a=\x01", "application/json\x0b", "\x7f"])
+def test_a_type_that_no_server_sends_on_is_left_out_of_an_error(
+    raw_gunicorn: Any, raw_upstream: RawUpstream, told: str, stream: bool
+) -> None:
+    model = raw_upstream.plays(answer("length", b'{"error": {"code": "no"}}', status=403, content_type=told))
+    recording = complete(raw_gunicorn, model, stream=stream)
+    assert (recording.status, recording.body) == (403, b'{"error": {"code": "no"}}')
+    assert recording.header("Content-Type") in ("text/plain; charset=utf-8", "application/json")
+
+
 def test_a_json_answer_without_end_is_given_up(raw_gunicorn: Any, raw_upstream: RawUpstream) -> None:
     block = b" " * (1024 * 1024)
     endless = [block] * (MAX_EVENT_BYTES // len(block) + 20)
@@ -138,6 +158,23 @@ def test_what_is_no_request_is_a_clear_400(raw_gunicorn: Any, raw_upstream: RawU
     assert (error["type"], error["code"]) == ("invalid_request_error", "bad_request")
     assert "expected a JSON object" in error["message"]
     assert len(raw_upstream.asked) == before
+
+
+@pytest.mark.parametrize(("path", "field"), [(COMPLETIONS, "metadata"), (MESSAGES, "metadata"), (CHAT, "messages")])
+def test_json_that_is_nested_too_deep_is_a_400_at_every_depth_above_the_limit(
+    raw_gunicorn: Any, raw_upstream: RawUpstream, path: str, field: str
+) -> None:
+    """Python reads JSON that is nested a little deeper than what it can write."""
+    model = raw_upstream.plays(answer("length", WHOLE, status=403, content_type="application/json"))
+
+    def status(depth: int) -> int:
+        nested = "[" * (depth - 1) + "1" + "]" * (depth - 1)  # and the object around it
+        body = f'{{"model": "{model}", "{field}": {nested}}}'.encode()
+        return record(Request(raw_gunicorn.url + path, "POST", (JSON,), body, timeout=30)).status
+
+    assert [status(depth) for depth in (2, MAX_DEPTH)] == [403, 403]
+    assert {status(depth) for depth in (MAX_DEPTH + 1, *range(930, 1000, 3))} == {400}
+    assert len(raw_upstream.asked_for(model)) == 2
 
 
 def test_a_form_of_another_site_is_no_request(raw_gunicorn: Any, raw_upstream: RawUpstream) -> None:

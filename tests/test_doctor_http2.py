@@ -10,7 +10,7 @@ import pytest
 from flaskstream.doctor.chain import judge
 from flaskstream.doctor.diagnosis import Hop
 from flaskstream.doctor.evidence import Evidence
-from flaskstream.doctor.examine import examine
+from flaskstream.doctor.examine import examine, examine_hop
 from flaskstream.doctor.experiments import FIRST, FLOWING, HELD, HTTP2, possible
 from flaskstream.doctor.look import Looker
 from flaskstream.doctor.looks import Look, Tick, Variant
@@ -44,10 +44,18 @@ def test_a_hop_that_streams_is_asked_by_http_2_as_well(
     assert not hop.is_offender and not any("HTTP/2" in note for note in hop.notes)
 
 
-def test_a_server_of_http_1_alone_is_no_fault(gunicorn: GunicornProcess, certificate: str, tls: ssl.SSLContext) -> None:
-    with nginx(gunicorn.url, certificate, http2="") as process:
-        hop = examined(process.url.replace("http:", "https:"), tls)
-    assert "http2" not in hop.evidence.looks and not hop.is_offender
+class OfHttp1(Looker):
+    """A hop over TLS that streams, and knows HTTP/1 alone."""
+
+    def look(self, variant: Variant) -> Look:
+        if variant is HTTP2:
+            return Look(variant, None, ended="refused", error="expected a peer that speaks HTTP/2, got http/1.1")
+        return look(variant, is_held=False)
+
+
+def test_a_server_of_http_1_alone_is_no_fault() -> None:
+    seen = examine_hop(OfHttp1("https://example.com/stream/probe"), 0.0, lambda line: None)
+    assert seen.streamed("gzip") and "http2" not in seen.looks
 
 
 def test_in_the_clear_browsers_do_not_speak_it_and_nor_does_the_doctor() -> None:
@@ -63,6 +71,7 @@ def test_a_hop_that_holds_for_http_1_alone_is_told_so(
     with nginx(gunicorn.url, certificate, "proxy_http_version 1.1; proxy_ignore_headers X-Accel-Buffering;") as process:
         hop = examined(process.url.replace("http:", "https:"), tls)
     assert hop.is_offender and hop.causes[0].name == "proxy_buffering"
+    assert "location ^~ /stream/ {" in hop.causes[0].snippet and "proxy_buffering off;" in hop.causes[0].snippet
     assert hop.evidence.streamed("http2")
     assert any(note.startswith(HELD_BY_1) for note in hop.notes)
 

@@ -161,7 +161,7 @@ def test_a_coding_that_cannot_be_undone_here_is_judged_by_its_arrivals() -> None
 
 
 def test_a_look_that_was_only_slower_once_is_no_compression() -> None:
-    assert judged(made_evidence(nothing, {"gzip": away(0.08)})) == ("streams", "")
+    assert judged(made_evidence(nothing, {"gzip": coded("gzip", away(0.08), "gzip")})) == ("streams", "")
 
 
 # Ends, sources, workers, caches.
@@ -205,6 +205,15 @@ def test_a_source_that_stalls_is_not_held() -> None:
     assert judged(Evidence("", {"first": stalled})) == ("source_stalled", "blocked_hub")
 
 
+def test_a_source_that_stalls_now_and_then_is_the_last_hops_fault_wherever_it_was_seen() -> None:
+    look = made_look(FIRST)
+    late = tuple(replace(tick, sent=tick.sent + 0.5, came=tick.came + 0.5) for tick in look.ticks[8:])
+    stalled = made_evidence(nothing, {"first": replace(look, ticks=look.ticks[:8] + late)})
+    outer, inner = judge([stalled, made_evidence()])
+    assert (outer.verdict.name, inner.verdict.name) == ("streams", "source_stalled")
+    assert [cause.name for cause in inner.causes] == ["blocked_hub"] and not outer.causes
+
+
 def test_the_second_of_two_streams_that_waits_for_the_first_is_one_worker_too_few() -> None:
     waiting = replace(made_look(TWO, away(0.65)), queued=0.65)
     evidence = made_evidence(nothing, {"two": waiting})
@@ -234,6 +243,11 @@ def test_what_comes_from_behind_is_not_this_hops(hold: Hold) -> None:
     assert outer.verdict.name == "streams" and "from behind" in outer.verdict.sentence
     assert not outer.causes
     assert inner.verdict.name != "streams"
+
+
+def test_a_hop_in_which_no_tick_waits_longer_adds_nothing_whatever_it_looks_like() -> None:
+    outer, inner = judge([made_evidence(first_block(4096)), made_evidence(buffer(4096))])
+    assert (outer.verdict.name, inner.verdict.name) == ("streams", "bursts_by_size")
 
 
 def test_two_hops_at_fault_are_both_named() -> None:

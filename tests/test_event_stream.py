@@ -214,6 +214,23 @@ def test_conditional_and_range_requests_get_the_whole_stream():
         {"status_grace": float("inf")},
         {"retry": -1},
         {"retry": 1.5},
+        {"retry": 86_400_001},
+        {"retry": True},
+        {"heartbeat": 1e12},
+        {"heartbeat": 1e-9},
+        {"status_grace": 86_401},
+        {"max_duration": 1e12},
+        {"max_streams": True},
+        {"max_streams": 0},
+        {"max_streams": 2.0},
+        {"heartbeat_form": None},
+        {"heartbeat_form": []},
+        {"charset": "latin-1"},
+        {"charset": None},
+        {"keep_context": "no"},
+        {"keep_context": 0},
+        {"printer": True},
+        {"on_end": "x"},
     ],
     ids=repr,
 )
@@ -223,6 +240,20 @@ def test_an_option_that_cannot_work_is_refused_before_the_first_request(wrong):
         event_stream(**wrong)
     with pytest.raises(InvalidSetting):
         StreamOptions(**wrong)
+
+
+def test_the_longest_and_the_shortest_times_are_options():
+    day = 86_400
+    StreamOptions(heartbeat=day, status_grace=day, max_duration=day, retry=day * 1000, max_streams=1)
+    StreamOptions(heartbeat=0.001, status_grace=0, max_duration=0, retry=0)
+
+
+@pytest.mark.parametrize("wrong", [15.0, 5, "x", []], ids=repr)
+def test_what_is_no_view_is_refused_where_it_is_decorated(wrong):
+    with pytest.raises(TypeError, match="event_stream: expected a view function, or options by name, got "):
+        event_stream(wrong)
+    with pytest.raises(TypeError, match="event_stream: expected a view function"):
+        event_stream(heartbeat=1)(wrong)
 
 
 def test_an_option_that_does_not_exist_is_refused():

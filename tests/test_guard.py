@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import socket
 import threading
 from typing import Any, Callable, Iterator
 from urllib.parse import quote_plus
@@ -34,16 +35,17 @@ OK = answer("chunked", A, DONE)
 
 def app_with(upstream: Upstream, **options: Any) -> Flask:
     app = Flask(__name__)
-    app.register_blueprint(create_blueprint(upstream, debug=True, **options), url_prefix="/s")
+    blueprint = create_blueprint(upstream, debug=True, **options)
+    app.register_blueprint(blueprint, url_prefix="/s")
+    app.register_blueprint(blueprint, url_prefix="/again", name="again")
     return app
 
 
 def routes(app: Flask) -> Iterator[tuple[str, str]]:
     """Every method and path of the blueprint, whatever there is."""
-    adapter = app.url_map.bind("localhost")
     for rule in app.url_map.iter_rules():
-        if rule.endpoint.startswith("flaskstream."):
-            path = adapter.build(rule.endpoint, dict.fromkeys(rule.arguments, "a"))
+        if rule.endpoint.startswith(("flaskstream.", "again.")):
+            _, path = rule.build(dict.fromkeys(rule.arguments, "a")) or ("", "")
             for method in rule.methods or ():
                 yield method, path
 
@@ -58,6 +60,7 @@ def test_there_are_routes_to_be_looked_at(upstream: Upstream) -> None:
     found = set(routes(app_with(upstream)))
     assert {("GET", "/s/chat"), ("HEAD", "/s/chat"), ("POST", "/s/chat"), ("OPTIONS", "/s/chat")} <= found
     assert {("POST", "/s/v1/chat/completions"), ("POST", "/s/v1/messages"), ("GET", "/s/stats")} <= found
+    assert {("GET", "/s/probe"), ("POST", "/again/chat"), ("GET", "/again/stats")} <= found
 
 
 def refuses_by_abort(stream: Any) -> Any:
@@ -94,6 +97,64 @@ def test_whoever_is_not_let_through_reaches_no_route_and_no_upstream(
         if method != "OPTIONS":
             assert ask(app, method, path).status_code == status, (method, path)
     assert len(raw_upstream.asked) == before
+
+
+def without_hooks(app: Flask) -> Flask:
+    """The app as Flask 2.0.1 has it, which forgets a blueprint's hooks when that is registered again."""
+    app.before_request_funcs.clear()
+    return app
+
+
+def test_every_view_is_guarded_where_flask_forgets_the_hook(upstream: Upstream, raw_upstream: RawUpstream) -> None:
+    app = without_hooks(app_with(upstream, authorize=lambda stream: False))
+    small = without_hooks(app_with(upstream, max_body_bytes=10))
+    before = len(raw_upstream.asked)
+    for method, path in routes(app):
+        if method != "OPTIONS":
+            assert ask(app, method, path).status_code == 403, (method, path)
+        if method == "POST":
+            assert ask(small, method, path).status_code == 413, path
+    assert len(raw_upstream.asked) == before
+
+
+@pytest.mark.parametrize("prepared", [lambda app: app, without_hooks])
+def test_a_route_that_the_app_adds_to_the_blueprint_is_guarded_too(upstream: Upstream, prepared: Any) -> None:
+    asked: list[str] = []
+    blueprint = create_blueprint(
+        upstream, authorize=lambda stream: asked.append(request.path) or "secret" in request.args
+    )
+    blueprint.add_url_rule("/mine/<name>", "mine", lambda name: name)
+    app = Flask(__name__)
+    app.register_blueprint(blueprint)
+    client = prepared(app).test_client()
+    assert client.get("/mine/a").status_code == 403
+    assert client.get("/mine/a?secret=1").data == b"a"
+    assert asked == ["/mine/a", "/mine/a"]
+
+
+def test_who_is_refused_reaches_no_hook_of_the_blueprint_either(upstream: Upstream) -> None:
+    reached: list[str] = []
+    blueprint = create_blueprint(upstream, authorize=lambda stream: False)
+    blueprint.before_request(lambda: reached.append(request.path))
+    app = Flask(__name__)
+    app.register_blueprint(blueprint)
+    assert app.test_client().get("/chat?q=a").status_code == 403
+    assert reached == []
+
+
+def test_an_async_view_is_still_one(upstream: Upstream) -> None:
+    pytest.importorskip("asgiref", reason="Flask calls async views with asgiref, which is not installed")
+    if not hasattr(Flask, "ensure_sync"):
+        pytest.skip("this Flask calls no async views")
+
+    async def mine() -> str:
+        return "here"
+
+    blueprint = create_blueprint(upstream)
+    blueprint.add_url_rule("/mine", "mine", mine)
+    app = Flask(__name__)
+    app.register_blueprint(blueprint)
+    assert app.test_client().get("/mine").data == b"here"
 
 
 def test_who_is_refused_is_told_in_json_that_nobody_keeps(upstream: Upstream) -> None:
@@ -287,6 +348,32 @@ def test_a_body_without_an_end_is_given_up_at_the_limit(relays: Any) -> None:
         assert connection.head.startswith(b"HTTP/1.1 413 ")
 
 
+BROKEN = {
+    "a size that is none": b"zz\r\nabc\r\n0\r\n\r\n",
+    "a size below zero": b"-5\r\nabc\r\n0\r\n\r\n",
+    "no line end after it": b"3\r\nabcdef\r\n0\r\n\r\n",
+    "cut in a chunk": b"ff\r\nabc",
+    "cut between chunks": b"3\r\nabc\r\n",
+    "nothing at all": b"",
+}
+
+
+@pytest.mark.parametrize("path", ["/plain/chat", "/small/v1/messages"])
+@pytest.mark.parametrize("chunks", BROKEN.values(), ids=BROKEN)
+def test_a_body_in_broken_chunks_is_the_client_s_mistake(
+    server: str, chunks: bytes, path: str, request: pytest.FixtureRequest
+) -> None:
+    first = f"POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\n".encode()
+    with Connection(server) as connection:
+        connection.send(first + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+        connection.socket.shutdown(socket.SHUT_WR)
+        connection.read_to_end()
+    is_waitress = request.node.callspec.params["server"] == "waitress"  # which reads it all, and answers nobody else
+    if connection.received or not is_waitress:
+        assert connection.head.split()[1] == b"400", connection.received
+        assert is_waitress or b'"bad_request"' in connection.raw_body
+
+
 def test_what_it_is_asked_when_no_body_comes_is_no_mistake(server: str) -> None:
     with open_stream(server + "/small/stats") as stream:
         assert stream.status == 200
@@ -295,6 +382,21 @@ def test_what_it_is_asked_when_no_body_comes_is_no_mistake(server: str) -> None:
 
 def test_ten_megabytes_are_enough_for_pictures_unless_another_limit_is_named() -> None:
     assert MAX_BODY_BYTES == 10 * 2**20
+
+
+@pytest.mark.parametrize("framed", [by_length, in_chunks])
+@pytest.mark.parametrize(("of_app", "of_ours"), [(1000, MOST_BYTES), (MOST_BYTES, 1000)])
+def test_the_limit_of_the_app_holds_too_and_the_smaller_one_counts(
+    upstream: Upstream, raw_upstream: RawUpstream, of_app: int, of_ours: int, framed: Any
+) -> None:
+    model = raw_upstream.plays(OK)
+    app = app_with(upstream, max_body_bytes=of_ours)
+    app.config["MAX_CONTENT_LENGTH"] = of_app
+    with serve(app) as server:
+        assert sent(server.url, "/s/chat", "application/json", framed(json_of(1000, model)))[0] == 200
+        status, body = sent(server.url, "/s/chat", "application/json", framed(json_of(1001, model)))
+    assert status == 413 and b"at most 1000 bytes" in body
+    assert len(raw_upstream.asked_for(model)) == 1
 
 
 # A hook of the app's own has come first.

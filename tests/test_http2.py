@@ -212,6 +212,24 @@ def test_a_body_that_is_shorter_than_it_says_is_no_http() -> None:
 # Over sockets.
 
 
+def test_a_client_that_leaves_says_so_and_closes_with_fin() -> None:
+    def script(peer: Any) -> list[str]:
+        server = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
+        server.initiate_connection()
+        heard = server.receive_data(peer.request)
+        while not any(isinstance(event, h2.events.RequestReceived) for event in heard):
+            heard = server.receive_data(peer.connection.recv(65536))
+        server.send_headers(STREAM, EVENTS)
+        peer.send(server.data_to_send())
+        rest = b"".join(iter(lambda: peer.connection.recv(65536), b""))
+        return [type(event).__name__ for event in server.receive_data(rest)]
+
+    with served(script) as server:
+        with open_exchange(Request(server.url, http_version="2", timeout=PATIENCE)) as exchange:
+            assert exchange.status == 200
+        assert server.result.result(PATIENCE)[-2:] == ["StreamReset", "ConnectionTerminated"]
+
+
 def test_a_server_that_speaks_http_1_is_told_apart() -> None:
     with served(lambda peer: peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as server:
         got = record(Request(server.url, http_version="2", timeout=PATIENCE))

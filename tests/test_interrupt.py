@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import subprocess
+import sys
 import threading
 import time
 from contextlib import closing
@@ -15,6 +17,7 @@ import urllib3
 from raw_upstream import Pause, RawUpstream, answer, wait_for
 
 from flaskstream.interrupt import Interrupts, check, wait, waits_for, waits_no_longer
+from flaskstream.lab.processes import environment
 from flaskstream.native import is_patched
 from flaskstream.pump import ENDED, Pump
 from flaskstream.upstream import Upstream
@@ -172,6 +175,47 @@ def test_a_thread_that_nobody_interrupts_sleeps_and_checks_nothing() -> None:
     assert time.monotonic() - began >= 0.05
     Interrupts().run(lambda: wait(0.05))
     assert time.monotonic() - began >= 0.1
+
+
+COLLECTED = """
+import faulthandler, gc
+from flaskstream.interrupt import Interrupts
+faulthandler.dump_traceback_later(20, exit=True)
+
+class Dropped:
+    'What interrupts when the collector finds it, as a stream does.'
+    def __init__(self, interrupts):
+        self.interrupts = interrupts
+        self.myself = self
+    def __del__(self):
+        self.interrupts.interrupt()
+        self.interrupts.remove("x")
+
+CALLS = (
+    lambda one: one.add("y", list),
+    lambda one: one.give_away(None),
+    lambda one: one.interrupt(),
+    lambda one: one.check(0.01),
+)
+gc.disable()
+for allocations in range(1, 40):
+    for call in CALLS:
+        one = Interrupts()
+        one.add("x", list)
+        Dropped(one)
+        gc.set_threshold(gc.get_count()[0] + allocations, 1000, 1000)
+        gc.enable()
+        try:
+            call(one)
+        except GeneratorExit:
+            pass
+        gc.disable()
+        gc.collect()
+"""
+
+
+def test_what_the_collector_finds_in_the_middle_of_all_this_interrupts_it() -> None:
+    subprocess.run([sys.executable, "-c", COLLECTED], check=True, timeout=6 * PATIENCE, env=environment())
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ INPUT_OUTPUT = (
     *("settings", "native", "interrupt", "serving", "open_streams", "options", "debug", "pump", "stream"),
     *("shared_rows", "stats", "tally", "probe.records", *CLOCK, "upstream", "relay"),
 )
-FLASK = ("contexts", "unbuffered", "response", "guard", "chat_request", "probe.route", "blueprint")
+FLASK = ("contexts", "unbuffered", "response", "guard", "chat_request", "probe.route", "whole_answer", "blueprint")
 SHOW = ("show",)
 PROXIES = ("proxies",)
 DOCTOR = ("doctor",)

@@ -17,6 +17,7 @@ from relay_client import chat, complete, end, error_code, events, text
 from flaskstream import create_blueprint
 from flaskstream.dialects import OPENAI
 from flaskstream.errors import InvalidSetting
+from flaskstream.relay import Relay
 from flaskstream.testing import Server, serve
 from flaskstream.upstream import Upstream
 
@@ -116,3 +117,45 @@ def test_a_blueprint_without_anyone_to_ask_is_refused(upstream: Upstream) -> Non
         create_blueprint()
     with pytest.raises(InvalidSetting, match="store"):
         create_blueprint(upstream, store="sqlite:x.db")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"upstream": "https://api.example.com/v1"},
+        {"upstream": Upstream},
+        {"relay": "x"},
+        {"relay": Upstream("http://127.0.0.1:1")},
+        {"dialect": OPENAI},
+        {"dialect": ["openai"]},
+        {"dialect": ""},
+        {"debug": None},
+        {"debug": 1},
+        {"debug": "stats"},
+        {"debug": [["stats"]]},
+        {"debug": iter(["stats"])},
+        {"name": ""},
+        {"name": None},
+        {"name": "a.b"},
+        {"printer": True},
+        {"on_end": "x"},
+        {"heartbeat": 1e12},
+        {"max_streams": True},
+        {"retry": 10**18},
+    ],
+    ids=str,
+)
+def test_a_blueprint_is_not_made_of_what_does_not_work(upstream: Upstream, wrong: Any) -> None:
+    (name,) = wrong
+    with pytest.raises(InvalidSetting, match=f"^{name}: expected .*got "):
+        create_blueprint(**{**({} if name == "relay" else {"upstream": upstream}), **wrong})
+
+
+def test_an_upstream_beside_a_relay_is_refused_for_the_relay_has_its_own(upstream: Upstream) -> None:
+    with pytest.raises(InvalidSetting, match=r"^upstream: expected None beside a relay"):
+        create_blueprint(upstream, relay=Relay(upstream))
+
+
+def test_whoever_gives_a_dialect_in_place_of_its_name_is_told_the_name(upstream: Upstream) -> None:
+    with pytest.raises(InvalidSetting, match='expected its name, "openai", got the Dialect itself'):
+        create_blueprint(upstream, dialect=OPENAI)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ sure it is, or nothing. Where two causes cannot be told apart, both are returned
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable
+from typing import Callable, Container
 
 from flaskstream.doctor.diagnosis import Cause
 from flaskstream.doctor.evidence import Evidence
@@ -33,12 +33,12 @@ def causes_of(evidence: Evidence, verdict: Verdict, behind: Evidence | None = No
     if verdict.name in ("streams", "unreachable"):
         return ()
     if verdict.name == "not_a_stream":
-        return (replace(_NO_PROBE, evidence=verdict.sentence),)
+        return (_no_probe(evidence, verdict),)
     if verdict.look == "http2":
         return (replace(_HTTP2, evidence=verdict.sentence),)
     found = [cause for rule in RULES for cause in [rule(evidence, verdict, behind)] if cause is not None]
     found.sort(key=lambda cause: -cause.confidence)
-    return tuple(with_snippet(cause, evidence) for cause in found) or (_UNKNOWN,)
+    return with_snippet(found, evidence) or (_UNKNOWN,)
 
 
 _UNKNOWN = Cause(
@@ -50,11 +50,18 @@ _UNKNOWN = Cause(
 )
 
 
-_NO_PROBE = Cause(
-    "unknown",
-    0.1,
-    "",
-    "name the probe, which create_blueprint(debug=['probe']) answers at its prefix and /probe; log in with --header",
+def _no_probe(evidence: Evidence, verdict: Verdict) -> Cause:
+    status = evidence.first.status or 0
+    cure = next((cure for statuses, cure in _NO_PROBE_CURES if status in statuses), _NAME_THE_PROBE)
+    return Cause("unknown", 0.1, verdict.sentence, cure)
+
+
+_NAME_THE_PROBE = "name the probe, which create_blueprint(debug=['probe']) answers at its prefix and /probe"
+_NO_PROBE_CURES: tuple[tuple[Container[int], str], ...] = (
+    ((401, 403, 407), "log in: --header 'Authorization: ...'"),
+    (range(300, 400), "name the URL to which this one leads"),
+    ((502, 503, 504), "see that the hop behind it is up, and that it is asked at the right address"),
+    (range(500, 600), "look in the log of the app: it failed"),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Sequence
 
 from flaskstream.doctor.causes import causes_of
@@ -16,9 +17,25 @@ SLOW_TO_NOTICE = 1.5
 """Seconds after which a client's going has become expensive: an answer is paid for by the token."""
 
 
+STALLED = "source_stalled"
+
+
 def judge(seen: Sequence[Evidence]) -> tuple[Hop, ...]:
     """Return a hop for each evidence, outermost first: what it does, beyond what the one behind it does already."""
-    return tuple(_hop(evidence, seen[n + 1 :]) for n, evidence in enumerate(seen))
+    return _at_the_source([_hop(evidence, seen[n + 1 :]) for n, evidence in enumerate(seen)])
+
+
+def _at_the_source(hops: Sequence[Hop]) -> tuple[Hop, ...]:
+    """A source that stalls now and then is the last hop's fault, through whichever hop it was seen."""
+    stalled = next((hop for hop in reversed(hops) if hop.verdict.name == STALLED), None)
+    if stalled is None or not hops[-1].evidence.first.is_answer:
+        return tuple(hops)
+    adds = _inherited(stalled.verdict)
+    *outer, last = hops
+    return (
+        *(replace(hop, verdict=adds, causes=()) if hop.verdict.name == STALLED else hop for hop in outer),
+        replace(last, verdict=stalled.verdict, causes=stalled.causes) if last.verdict.name == "streams" else last,
+    )
 
 
 def _hop(evidence: Evidence, inner: Sequence[Evidence]) -> Hop:
@@ -32,12 +49,17 @@ def _hop(evidence: Evidence, inner: Sequence[Evidence]) -> Hop:
 def _added_to(evidence: Evidence, verdict: Verdict, behind: Evidence) -> Verdict:
     """Return the verdict on what a hop adds to the one behind it."""
     if _is_inherited(evidence, verdict, behind):
-        return Verdict("streams", f"adds nothing to what comes from behind ({verdict.sentence})", verdict.look)
+        return _inherited(verdict)
     seconds = _added_seconds(evidence, behind)
     if not seconds:
         return verdict
     sentence = f"beyond what the hop behind holds, what waits is passed on after {seconds * 1000:.0f} ms"
     return Verdict("bursts_by_time", sentence, verdict.look, seconds)
+
+
+def _inherited(verdict: Verdict) -> Verdict:
+    sentence = f"adds nothing to what comes from behind ({verdict.sentence})"
+    return Verdict("streams", sentence, verdict.look, is_inherited=True)
 
 
 _CUTS = ("cut_by_duration", "truncated")

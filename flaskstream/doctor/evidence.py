@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Mapping
 
 from flaskstream.doctor.looks import Look
-from flaskstream.doctor.shapes import PROMPT_SECONDS, Shape, shape_of
+from flaskstream.doctor.shapes import Shape, shape_of
 
 SAME_RATIO = 1.45
 """Two measured figures within this factor are the same figure."""
@@ -67,13 +67,12 @@ class Evidence:
         return self.shapes[name].kind if name in self.shapes else ""
 
     def held(self, name: str) -> bool:
-        """Tell whether this look was held, and not just a little later than the first one."""
+        """Tell whether this look was held.
+
+        One that is late by the same in each of its ticks, beside a first one that was not, waited for a worker.
+        """
         shape = self.shapes.get(name)
-        if shape is None or not shape.holds:
-            return False
-        return (
-            shape.kind != "lagged" or self.kind("first") != "streams" or shape.delay > self.shape.delay + PROMPT_SECONDS
-        )
+        return shape is not None and shape.holds and not (shape.kind == "lagged" and self.kind("first") == "streams")
 
     def streamed(self, name: str) -> bool:
         """Tell whether this look streamed."""
@@ -108,7 +107,13 @@ class Evidence:
         fast, slow = self.closely, self.shapes.get("slow")
         if slow is None or fast.kind not in ("bursts", *_SINGLY) or slow.kind in ("held_to_end", "first_block"):
             return 0.0
-        return max(fast.longest, slow.longest) if _is_no_longer(slow, fast) else 0.0
+        return self._finely(max(fast.longest, slow.longest)) if _is_no_longer(slow, fast) else 0.0
+
+    def _finely(self, seconds: float) -> float:
+        """Return this time as the look with the fastest ticks shows it, if that is long enough to show it twice."""
+        look, shape = self.looks.get("fast"), self.shapes.get("fast")
+        is_shown = look is not None and shape is not None and shape.holds and seconds < look.variant.seconds / 2
+        return shape.longest if shape is not None and is_shown else seconds
 
     @property
     def batch_ticks(self) -> int:

@@ -12,48 +12,16 @@ from __future__ import annotations
 import collections
 import contextlib
 import time
-from dataclasses import dataclass
 from typing import Iterator
 
+from flaskstream.doctor.arrivals import Chunk, Read, Timed, TimedComment
 from flaskstream.doctor.coding import ContentDecoder, content_decoder
 from flaskstream.doctor.connection import Connection, ConnectionEnded, Patience
 from flaskstream.doctor.protocols import protocol_for
 from flaskstream.doctor.request import Request
 from flaskstream.doctor.wire import Body, End, Head, Headers, MalformedResponse, Part, find_header
 from flaskstream.errors import EventTooLarge
-from flaskstream.sse import Decoder, Event
-
-
-@dataclass(frozen=True)
-class Read:
-    """What one `recv` returned, and when: bytes of the connection, framing and coding included."""
-
-    at: float
-    data: bytes
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Bytes of the content, decoded, and when the last of them came."""
-
-    at: float
-    data: bytes
-
-
-@dataclass(frozen=True)
-class Timed:
-    """An event, and when it was whole."""
-
-    at: float
-    event: Event
-
-
-@dataclass(frozen=True)
-class TimedComment:
-    """A comment of the event stream, and when it was whole."""
-
-    at: float
-    text: str
+from flaskstream.sse import Decoder
 
 
 class Exchange:

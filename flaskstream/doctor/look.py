@@ -66,7 +66,8 @@ class Looker:
         if variant.at_once == 1:
             return self._look(variant)
         looks = self._together([replace(variant, at_once=1)] * variant.at_once)
-        return max(looks, key=lambda look: look.ticks[0].came if look.ticks else look.ended_at)
+        last = max(looks, key=lambda look: look.ticks[0].came if look.ticks else look.ended_at)
+        return replace(last, variant=variant)
 
     def look_all(self, variants: Sequence[Variant], together: bool) -> dict[str, Look]:
         """Return a look for each variant, taken together or one after the other."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flaskstream.doctor.exchange import Chunk, Exchange, Read, Timed, TimedComment, open_exchange
+from flaskstream.doctor.arrivals import Chunk, Read, Timed, TimedComment
+from flaskstream.doctor.exchange import Exchange, open_exchange
 from flaskstream.doctor.recording import Recording, record
 from flaskstream.doctor.request import Request
 

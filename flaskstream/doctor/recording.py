@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from flaskstream.doctor.exchange import Chunk, Exchange, Read, Timed, TimedComment, open_exchange
+from flaskstream.doctor.arrivals import Chunk, Read, Timed, TimedComment
+from flaskstream.doctor.exchange import Exchange, open_exchange
 from flaskstream.doctor.request import Request
 from flaskstream.doctor.wire import Headers, find_header
 

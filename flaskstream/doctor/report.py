@@ -44,19 +44,25 @@ def _shown(hop: Hop) -> Look:
 
 def _hop(number: int, hop: Hop, axis: Axis, columns: int, terminal: Terminal) -> list[str]:
     evidence, verdict = hop.evidence, hop.verdict
-    style, mark = (
-        ("bad", terminal.glyphs.ends["cut"]) if hop.is_offender else ("good", terminal.glyphs.ends["complete"])
-    )
+    style, mark = _style_and_mark(hop, terminal)
     what = ", ".join(filter(None, (evidence.product, evidence.server)))
     lines = [f"{number:<{_MARGIN}}{terminal.paint('title', evidence.url)}" + (f"  ({what})" if what else "")]
-    lines += [" " * _MARGIN + _timeline(_shown(hop), axis, columns, terminal)]
-    said = terminal.wrap(f"{mark} {verdict.name}: {verdict.sentence}", " " * _MARGIN, " " * (_MARGIN + 2))
+    if _shown(hop).ticks:
+        lines += [" " * _MARGIN + _timeline(_shown(hop), axis, columns, terminal)]
+    name = "" if verdict.is_inherited else f"{verdict.name}: "
+    said = terminal.wrap(f"{mark} {name}{verdict.sentence}", " " * _MARGIN, " " * (_MARGIN + 2))
     lines += [terminal.paint(style, line) for line in said]
     for cause in hop.causes:
         lines += ["", *_cause(cause, terminal)]
     for note in hop.notes:
         lines += [terminal.paint("doubt", line) for line in terminal.wrap(f"note: {note}", " " * _MARGIN)]
     return lines
+
+
+def _style_and_mark(hop: Hop, terminal: Terminal) -> tuple[str, str]:
+    if hop.verdict.is_inherited:  # neither at fault, nor does its client get a stream
+        return "doubt", terminal.glyphs.ends["left"]
+    return ("bad", terminal.glyphs.ends["cut"]) if hop.is_offender else ("good", terminal.glyphs.ends["complete"])
 
 
 def _cause(cause: Cause, terminal: Terminal) -> list[str]:
@@ -111,8 +117,7 @@ def _verdict(diagnosis: Diagnosis, terminal: Terminal) -> list[str]:
     for n in diagnosis.offenders:
         hop = diagnosis.hops[n]
         name, cure = (hop.causes[0].name, hop.causes[0].cure) if hop.causes else (hop.verdict.name, "")
-        lines.append(
-            terminal.paint("bad", f"{terminal.glyphs.ends['cut']} {hop.evidence.url}: {hop.verdict.name}, {name}")
-        )
+        what = hop.verdict.name if name in ("unknown", hop.verdict.name) else f"{hop.verdict.name}, {name}"
+        lines.append(terminal.paint("bad", f"{terminal.glyphs.ends['cut']} {hop.evidence.url}: {what}"))
         lines += terminal.wrap(cure, "  ") if cure else []
     return lines

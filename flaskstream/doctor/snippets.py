@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Sequence
 from urllib.parse import urlsplit
 
 from flaskstream.doctor.diagnosis import Cause
@@ -18,12 +19,14 @@ USUAL = {"kernel_cork": "haproxy"}
 _PROBES = ("/debug/stream", "/probe")
 
 
-def with_snippet(cause: Cause, evidence: Evidence) -> Cause:
-    """Return the cause with a snippet for the route that was asked, if there is one."""
-    if cause.name not in CURED or evidence.is_direct:
-        return cause
-    product = evidence.product or USUAL.get(cause.name, "")
-    return replace(cause, snippet=snippet_for(product, _route_of(evidence.url)))
+def with_snippet(causes: Sequence[Cause], evidence: Evidence) -> tuple[Cause, ...]:
+    """Return the causes, the first of those that it cures with the snippet for the route that was asked."""
+    cured = next((cause for cause in causes if cause.name in CURED and not evidence.is_direct), None)
+    return tuple(replace(cause, snippet=_snippet(cause, evidence)) if cause is cured else cause for cause in causes)
+
+
+def _snippet(cause: Cause, evidence: Evidence) -> str:
+    return snippet_for(evidence.product or USUAL.get(cause.name, ""), _route_of(evidence.url))
 
 
 def _route_of(url: str) -> str:

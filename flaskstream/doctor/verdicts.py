@@ -23,12 +23,14 @@ class Verdict:
         sentence: the same with figures.
         look: the name of the look that shows it.
         seconds: for "bursts_by_time": the time after which what waits is passed on.
+        is_inherited: what is seen here comes from the hop behind: this one adds nothing to it, and so "streams".
     """
 
     name: str
     sentence: str
     look: str = "first"
     seconds: float = 0.0
+    is_inherited: bool = False
 
 
 def verdict_of(evidence: Evidence) -> Verdict:

@@ -23,6 +23,7 @@ def tokens(
     hide: Callable[[str], str] = str,
     on_reading: Callable[[Reading], object] = nothing,
     content_timeout: float = 0.0,
+    choices: int = 1,
 ) -> Generator[str, None, None]:
     """Yield the tokens of an answer as they arrive.
 
@@ -33,6 +34,7 @@ def tokens(
         hide: see `Follower`.
         on_reading: called with what each event says, before its token is yielded.
         content_timeout: seconds for which comments and pings may come in place of an answer; 0: any time.
+        choices: how many answers were asked for.
 
     Raises:
         UpstreamTruncated: it ended before it was whole.
@@ -40,7 +42,7 @@ def tokens(
         UpstreamError: the upstream reported an error, or broke off in another way.
         EventTooLarge: an event has no end.
     """
-    follower = Follower(dialect, hide)
+    follower = Follower(dialect, hide, choices)
     for _, readings in _followed(chunks, follower, on_whole, content_timeout):
         yield from _texts(readings, on_reading)
         if not any(reading.text for reading in readings):
@@ -51,7 +53,7 @@ def _texts(readings: Iterable[Reading], on_reading: Callable[[Reading], object])
     for reading in readings:
         on_reading(reading)
         if reading.error is not None:
-            raise UpstreamError(f"the upstream reported an error: {reading.error}")
+            raise UpstreamError(f"the upstream reported an error: {reading.error!r}")
         if reading.text:
             yield reading.text
 
@@ -62,21 +64,25 @@ def blocks(
     on_whole: Callable[[], None] = nothing,
     hide: Callable[[str], str] = str,
     content_timeout: float = 0.0,
+    choices: int = 1,
 ) -> Generator[Block, None, None]:
     """Yield the answer's own bytes as they arrive, whole events only, its own errors among them.
 
     Args and errors are those of `tokens`, but for the errors that the upstream reports: they pass.
     """
-    follower = Follower(dialect, hide)
+    follower = Follower(dialect, hide, choices)
     buffer = bytearray()
     said: list[Reading] = []
-    for chunk, readings in _followed(chunks, follower, on_whole, content_timeout):
+    lacks_lf = False
+    for chunk, readings in _followed(_without_bom(chunks), follower, on_whole, content_timeout):
         searched = len(buffer)
-        buffer += chunk
+        buffer += chunk[1:] if lacks_lf and chunk.startswith(b"\n") else chunk
+        lacks_lf = lacks_lf and not chunk
         said += readings
         end = dialect.framing.end(buffer, searched)
         if end:
-            yield _block(buffer[:end], said)
+            lacks_lf = buffer[:end].endswith(_HALF_A_BLANK_LINE)
+            yield _block(buffer[:end] + b"\n" if lacks_lf else buffer[:end], said)
             del buffer[:end]
             said = []
         elif len(buffer) > MAX_EVENT_BYTES:  # also of comments, which no event holds
@@ -85,6 +91,29 @@ def blocks(
             time.sleep(0)  # an upstream that always has more to say gives nobody else a turn
     if follower.tail:  # and not the buffer: it may hold half a line besides
         yield _block(follower.tail, said)
+
+
+_HALF_A_BLANK_LINE = b"\r\n\r"
+"""Its LF is on its way, and is not waited for: we write it ourselves. Behind a heartbeat of ours it would be an empty
+line of its own."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def _without_bom(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the chunks without a mark of byte order: it is one only at the beginning, where a heartbeat may stand."""
+    start: bytes | None = b""  # what came so far, as long as it may be the mark
+    for chunk in chunks:
+        if start is None:
+            yield chunk
+            continue
+        start += chunk
+        if start != _BOM and _BOM.startswith(start):
+            continue
+        yield start[len(_BOM) :] if start.startswith(_BOM) else start
+        start = None
+    if start:
+        yield start
 
 
 def _block(data: bytes | bytearray, said: list[Reading]) -> Block:
@@ -116,25 +145,33 @@ def _followed(
     yield b"", readings
 
 
+_LARGER_THAN_A_PING = 1024  # bytes
+
+
 class _Patience:
     """How long an upstream may send what keeps its connection alive and says nothing.
 
-    Only the time that is spent waiting for it counts: a client that takes nothing for a while is not its fault.
+    Only the time that is spent waiting for it counts: a client that takes nothing for a while is not its fault. And a
+    large event that comes slowly is part of an answer before it is whole.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._waited = 0.0
+        self._unread = 0  # bytes since the last event
 
     def watch(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         since = time.monotonic()
         for chunk in chunks:
             self._waited += time.monotonic() - since
+            self._unread += len(chunk)
             yield chunk
             since = time.monotonic()
 
     def spend(self, readings: list[Reading]) -> None:
-        if any(reading.is_answer for reading in readings):
+        is_large = not readings and self._unread > _LARGER_THAN_A_PING
+        self._unread = 0 if readings else self._unread
+        if is_large or any(reading.is_answer for reading in readings):
             self._waited = 0.0
         elif self._seconds and self._waited > self._seconds:
             raise IdleTimeout(f"expected some of the answer within {self._seconds:g} s, got comments and pings only")

@@ -21,14 +21,16 @@ class Follower:
     Args:
         dialect: tells what an event means.
         hide: makes secrets in the upstream's text unreadable, before any of it goes to the log.
+        choices: how many answers were asked for: as many have to be whole.
 
     Attributes:
         is_over: nothing follows: there is no need to wait for the connection to end.
         tail: after `close()`: the last event, whole and written anew, if only its blank line was left out.
     """
 
-    def __init__(self, dialect: Dialect, hide: Callable[[str], str] = str) -> None:
+    def __init__(self, dialect: Dialect, hide: Callable[[str], str] = str, choices: int = 1) -> None:
         self._dialect = dialect
+        self._choices = choices
         self._hide = hide
         self._decoder = dialect.framing.decoder(self._warn_of_line)
         self._warnings = 0
@@ -42,7 +44,7 @@ class Follower:
     @property
     def is_whole(self) -> bool:
         """The upstream said that the answer is complete, or that it failed: no token is missing unmentioned."""
-        all_finished = bool(self._finished) and self._begun <= self._finished
+        all_finished = len(self._finished) >= self._choices and self._begun <= self._finished
         return self.is_over or self._failed or self._body_ended or all_finished
 
     def feed(self, data: bytes) -> list[Reading]:

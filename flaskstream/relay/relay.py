@@ -8,6 +8,7 @@ import logging
 import random
 import time
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, TypeVar
 
 from flaskstream import interrupt
@@ -32,9 +33,41 @@ Headers = Mapping[str, str]
 Item = TypeVar("Item")
 
 
-def _without_end(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _to_the_end_of_the_body(chunks: Iterable[bytes], answer: Answer) -> Iterator[bytes]:
+    """Yield the chunks of an answer without a terminal mark: it is whole if its body, and what is in it, tell so."""
+    is_framed = answer.is_framed
     yield from chunks
-    raise UpstreamTruncated("expected a framed body from an upstream without a terminal mark, got the connection's end")
+    if not is_framed:
+        raise UpstreamTruncated(
+            "expected a framed body from an upstream without a terminal mark, got a connection's end"
+        )
+    if not answer.is_decoded:
+        raise UpstreamTruncated("expected the end of what is compressed from the upstream, got that of its body")
+
+
+def _before(deadlines: list[float], chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the chunks until a deadline that may be set meanwhile: one that pings for ever has no other end."""
+    for chunk in chunks:
+        yield chunk
+        if deadlines and time.monotonic() > deadlines[0]:
+            return
+
+
+class _Attempt:
+    """Whether something of the answer has come: then no other is asked for."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+
+
+def _is_said(reading: Reading) -> bool:
+    """Tell whether it says something; that an answer begins, as the first chunk of OpenAI's does, is not yet one."""
+    return reading.is_answer and replace(reading, choices=()).is_answer
+
+
+def _asked_choices(payload: Mapping[str, Any]) -> int:
+    wanted = payload.get("n")
+    return wanted if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted > 1 else 1
 
 
 class Relay:
@@ -65,16 +98,22 @@ class Relay:
 
         Args:
             payload: `{"model": ..., "messages": [...]}` and whatever else the upstream understands.
-            on_reading: called with what each event says, before its token: calls of tools and the usage are there. An
-                answer that is asked for again, since it broke off before its first token, is told from its start.
+            on_reading: called with what each event says, before its token: calls of tools and the usage are there.
             on_head: called with the headers that a client may have, before the first token.
 
         Raises:
             UpstreamError, EventTooLarge: see `flaskstream.relay.answers.tokens`, and `Upstream.open`.
         """
         payload = self.dialect.request(payload)
-        follow = functools.partial(tokens, on_reading=on_reading)
-        return self._retried(lambda: self._streamed(follow, payload, on_head), lambda token: True)
+        attempt = _Attempt()
+
+        def read(reading: Reading) -> None:
+            attempt.has_begun = attempt.has_begun or _is_said(reading)
+            on_reading(reading)
+
+        follow = functools.partial(tokens, on_reading=read)
+        asked = self._retried(lambda: self._streamed(follow, payload, on_head), attempt)
+        yield from map(self.upstream.hide_key_in_text, asked)
 
     def blocks(
         self,
@@ -89,8 +128,10 @@ class Relay:
             on_head: called with the headers that a client may have, before the first bytes.
             headers: sent with the request, in place of the dialect's.
         """
-        asked = self._retried(lambda: self._streamed(blocks, payload, on_head, headers), lambda block: block.is_answer)
-        yield from map(self._without_key, asked)
+        attempt = _Attempt()
+        for block in self._retried(lambda: self._streamed(blocks, payload, on_head, headers), attempt):
+            attempt.has_begun = attempt.has_begun or block.is_answer
+            yield self._without_key(block)
 
     def whole(self, payload: dict[str, Any], headers: Headers | None = None) -> tuple[bytes, Headers]:
         """Ask for an answer that does not stream; return its JSON object and the headers that a client may have.
@@ -102,22 +143,20 @@ class Relay:
             UpstreamError: also when its body is none: nothing else tells a cut body that ends with its connection.
             EventTooLarge: it is larger than one event may be.
         """
-        (answer,) = self._retried(lambda: iter([self._whole(payload, headers)]), lambda answer: True)
+        attempt = _Attempt()
+        (answer,) = self._retried(lambda: iter([self._whole(payload, headers, attempt)]), attempt)
         return answer
 
-    def _retried(self, ask: Callable[[], Iterator[Item]], is_answer: Callable[[Item], bool]) -> Iterator[Item]:
+    def _retried(self, ask: Callable[[], Iterator[Item]], attempt: _Attempt) -> Iterator[Item]:
         """Yield what is asked for; ask again after a failure, as long as no part of an answer has come."""
         failures = 0
         while True:
-            has_begun = False
             try:
-                for item in ask():
-                    has_begun = has_begun or is_answer(item)
-                    yield item
+                yield from ask()
                 return
             except UpstreamError as error:
                 failures += 1
-                wait = None if has_begun or failures > self.upstream.retries else _wait_after(error, failures)
+                wait = None if attempt.has_begun or failures > self.upstream.retries else _wait_after(error, failures)
                 if wait is None:
                     raise
             interrupt.wait(wait)
@@ -133,13 +172,14 @@ class Relay:
         with self._open({**payload, "stream": True}, headers) as answer:
             answer.expect_stream(*self.dialect.framing.types)
             on_head(answer.forwarded_headers)
-            yield from self._followed(follow, answer)
+            yield from self._followed(follow, answer, choices=_asked_choices(payload))
 
-    def _whole(self, payload: dict[str, Any], headers: Headers | None) -> tuple[bytes, Headers]:
+    def _whole(self, payload: dict[str, Any], headers: Headers | None, attempt: _Attempt) -> tuple[bytes, Headers]:
         with self._open(payload, headers) as answer:
             answer.expect_type("application/json")
             body = bytearray()
             for chunk in answer.chunks():
+                attempt.has_begun = True
                 body += chunk
                 if len(body) > MAX_EVENT_BYTES:
                     raise EventTooLarge(f"expected an answer of at most {MAX_EVENT_BYTES} bytes, got more")
@@ -157,20 +197,24 @@ class Relay:
             dialect.path, payload, headers={**dialect.headers, **(headers or {})}, key_header=dialect.key_header
         )
 
-    def _followed(self, follow: Callable[..., Generator[Any, None, None]], answer: Answer) -> Iterator[Any]:
+    def _followed(
+        self, follow: Callable[..., Generator[Any, None, None]], answer: Answer, choices: int
+    ) -> Iterator[Any]:
+        deadlines: list[float] = []
+
         def wait_less() -> None:
             answer.wait_at_most(TRAILING_SECONDS)
+            deadlines.append(time.monotonic() + TRAILING_SECONDS)
 
-        chunks = self._read(answer)
-        if self.dialect.ends_with_body and not answer.is_framed:
-            chunks = _without_end(chunks)
+        chunks = _before(deadlines, self._read(answer))
+        if self.dialect.ends_with_body:
+            chunks = _to_the_end_of_the_body(chunks, answer)
         patience = self.upstream.content_timeout
-        with closing(follow(chunks, self.dialect, wait_less, self._hide, content_timeout=patience)) as items:
+        hide = self.upstream.hide_key_in_text
+        followed = follow(chunks, self.dialect, wait_less, hide, content_timeout=patience, choices=choices)
+        with closing(followed) as items:
             yield from items
         answer.drain()
-
-    def _hide(self, text: str) -> str:
-        return self.upstream.hide_key(text.encode("utf-8", "replace")).decode()
 
     def _without_key(self, block: Block) -> Block:
         hidden = self.upstream.hide_key(block)

@@ -10,6 +10,9 @@ difference shows when something is written: whoever has gone answers with a RST.
 
 A server that is told of that by a failed write closes its socket, and the body. Where a middleware keeps it from
 closing the body, nobody tells the stream. So once a second it is looked whose socket has been closed.
+
+And whose time is over: a server that writes to a client that takes nothing waits for that client, and asks the stream
+for nothing more, which so never comes to its own end. Only the end of the connection wakes the server.
 """
 
 from __future__ import annotations
@@ -17,9 +20,11 @@ from __future__ import annotations
 import os
 import select
 import socket
+import struct
 import sys
 import threading
 import time
+from contextlib import closing, suppress
 from typing import Any, Callable, Mapping
 
 from flaskstream.native import is_patched, original
@@ -36,6 +41,12 @@ that is there reads nothing as well, so it must outlast a pause."""
 LOOK_SECONDS = 1.0
 """How often it is looked whose socket has been closed by the server."""
 
+LATE_SECONDS = 2.0
+"""How long after its deadline a stream may still be sent its end."""
+
+_RESET_AT_CLOSE = struct.pack("ii", 1, 0)
+"""Linger on, for no time: what was not sent is thrown away, and whoever reads on is told of a reset."""
+
 Tell = Callable[[bool], None]
 
 
@@ -48,25 +59,60 @@ def client_socket(environ: Mapping[str, Any]) -> Any:
     return uwsgi_connection(environ) if shown is None else shown
 
 
+class _Watched:
+    """One client's socket, whom to tell, and when its time is over."""
+
+    def __init__(self, client: Any, tell: Tell, deadline: float | None) -> None:
+        self.client = client
+        self.descriptor: int = client.fileno()
+        self.tell = tell
+        self._cut_at = None if deadline is None else deadline + LATE_SECONDS
+        self._identity = os.fstat(self.descriptor).st_ino  # the number alone may be another's one day
+
+    def is_closed(self) -> bool:
+        return bool(self.client.fileno() != self.descriptor)
+
+    def cut_if_late(self) -> None:
+        """Shut the connection down, once, if its time is over: whoever waits to write to it then fails."""
+        if self._cut_at is None or time.monotonic() < self._cut_at:
+            return
+        self._cut_at = None
+        with suppress(OSError):  # closed meanwhile
+            self._cut()
+
+    def _cut(self) -> None:
+        # A copy: the server's own may be wrapped in TLS, or by gevent, and is in use.
+        with closing(original("socket", "socket")(fileno=os.dup(self.descriptor))) as copy:
+            if os.fstat(copy.fileno()).st_ino == self._identity:
+                copy.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+                copy.shutdown(socket.SHUT_RDWR)
+
+
 class ClientWatch:
-    """Watches the sockets of open streams; one for a process."""
+    """Watches the sockets of open streams; one for a process.
+
+    Its lock is the kernel thread's own and can be taken twice, and what is gone through is a copy: a stream that the
+    garbage collector finds in the middle of all this stops its watch here too.
+    """
 
     def __init__(self) -> None:
         self._epoll = original("select", "epoll")()
-        self._watched: dict[int, tuple[Any, Tell]] = {}  # by descriptor
-        self._lock = original("threading", "Lock")()  # never held while anything waits
-        _call_when_readable(self._epoll, self._look, self._look_for_closed)
+        self._watched: dict[int, _Watched] = {}  # by descriptor
+        self._lock = original("_thread", "RLock")()  # never held while anything waits
+        _call_when_readable(self._epoll, self._look, self._look_now_and_then)
 
-    def watch(self, client: Any, tell: Tell) -> Callable[[], None]:
+    def watch(self, client: Any, tell: Tell, deadline: float | None = None) -> Callable[[], None]:
         """Have `tell` called when the client ends its side; return what stops that.
 
         Args:
             client: its socket.
             tell: called with `False` at a FIN, and with `True` when the connection is dead, or closed while it is
                 watched. It must not wait.
+            deadline: in seconds of the monotonic clock: `LATE_SECONDS` after it the connection is shut down if it is
+                still watched; `None`: never.
         """
-        descriptor = client.fileno()
-        watched = (client, tell)
+        watched = _Watched(client, tell, deadline)
+        descriptor = watched.descriptor
         with self._lock:
             before = self._watched.get(descriptor)
             self._watched[descriptor] = watched
@@ -75,7 +121,7 @@ class ClientWatch:
             except FileExistsError:  # the stream before, on the same connection, was never closed
                 self._epoll.modify(descriptor, _FIN)
         if before is not None:  # its socket was closed, or the number would not be another client's
-            before[1](True)
+            before.tell(True)
 
         def stop() -> None:
             with self._lock:
@@ -101,7 +147,7 @@ class ClientWatch:
                 elif watched is not None:
                     self._quieten(descriptor)
             if watched is not None:
-                watched[1](is_dead)
+                watched.tell(is_dead)
 
     def _quieten(self, descriptor: int) -> None:
         try:
@@ -109,12 +155,14 @@ class ClientWatch:
         except OSError:
             pass  # closed already
 
-    def _look_for_closed(self) -> None:
+    def _look_now_and_then(self) -> None:
         with self._lock:
-            closed = [descriptor for descriptor, (client, _) in self._watched.items() if client.fileno() != descriptor]
-            tells = [self._watched.pop(descriptor)[1] for descriptor in closed]
-        for tell in tells:
-            tell(True)
+            closed = [watched for watched in list(self._watched.values()) if watched.is_closed()]
+            closed = [watched for watched in closed if self._watched.pop(watched.descriptor, None) is not None]
+            for watched in list(self._watched.values()):
+                watched.cut_if_late()
+        for watched in closed:
+            watched.tell(True)
 
 
 _FIN = getattr(select, "EPOLLRDHUP", 0x2000)
@@ -162,12 +210,12 @@ def _own_watch() -> ClientWatch:
         return _watches[pid]
 
 
-def watch_client(client: Any, tell: Tell) -> Callable[[], None]:
+def watch_client(client: Any, tell: Tell, deadline: float | None = None) -> Callable[[], None]:
     """Have `tell` called when the client ends its side, and bound how long a client may be silent that has vanished.
 
     Args:
         client: its socket; `None`, or a system without epoll: nothing is watched.
-        tell: see `ClientWatch.watch`.
+        tell, deadline: see `ClientWatch.watch`.
 
     Returns:
         What stops it; any number of times.
@@ -179,7 +227,7 @@ def watch_client(client: Any, tell: Tell) -> Callable[[], None]:
     except OSError:
         pass  # a Unix socket, behind a proxy on the same machine
     try:
-        return _own_watch().watch(client, tell)
+        return _own_watch().watch(client, tell, deadline)
     except OSError:  # no descriptor left, for instance: then heartbeats have to do
         return _nothing
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import re
 import time
-from typing import Iterator
+from typing import Callable, Iterator
 
 import requests
 
@@ -36,8 +37,9 @@ class Answer:
         headers: by any case of their names.
     """
 
-    def __init__(self, response: requests.Response, is_read: bool = False) -> None:
+    def __init__(self, response: requests.Response, is_read: bool = False, hide: Callable[[str], str] = str) -> None:
         self.response = response
+        self._hide = hide  # the key, should a header repeat it
         self._is_read = is_read
         self._body: Body | None = None
         self.status = response.status_code
@@ -54,20 +56,32 @@ class Answer:
     @property
     def is_framed(self) -> bool:
         """Whether the body tells its end; else it ends with its connection, cut or not."""
+        below = getattr(self.response.raw, "_fp", None)  # which reads it, by whatever its headers say
+        if isinstance(below, http.client.HTTPResponse):
+            return bool(below.chunked) or below.length is not None
         return "chunked" in self._header("Transfer-Encoding").lower() or "Content-Length" in self.headers
 
     @property
+    def is_decoded(self) -> bool:
+        """Whether what was compressed has told its own end, as far as it was read."""
+        return self._body is None or self._body.is_decoded
+
+    @property
     def content_type(self) -> str:
-        """As the upstream names it; "" if it names none."""
-        return self._header("Content-Type")
+        """As the upstream names it; "" if it names none, or one that no server would send on."""
+        told = self._header("Content-Type")
+        return told if _FIELD_VALUE.fullmatch(told) else ""
 
     def _header(self, name: str) -> str:
-        return " ".join(self.headers.get(name, "").split())  # an old server may still fold it into two lines
+        return self._hide(
+            " ".join(self.headers.get(name, "").split())
+        )  # an old server may still fold it into two lines
 
     def expect_type(self, *types: str) -> None:
         """Raise `UpstreamError` if the body is of none of these types, such as a login page with the status 200."""
-        if self.content_type.split(";")[0].strip().lower() not in types:
-            raise UpstreamError(f"expected {types[0]} from the upstream, got {self.content_type!r:.80}")
+        told = self._header("Content-Type")
+        if told.split(";")[0].strip().lower() not in types:
+            raise UpstreamError(f"expected {types[0]} from the upstream, got {told!r:.80}")
 
     def expect_stream(self, *types: str) -> None:
         """Raise `UpstreamError` if this is no stream of one of these types; none given: no stream of events."""

@@ -17,6 +17,10 @@ READ_BYTES = 64 * 1024
 """At most this much is taken at once: what one `recv` of a fast upstream gives; no read waits to fill it."""
 
 
+_SWALLOWS = 2
+"""The state of urllib3's decoder of gzip in which it has seen the end, and other bytes after it."""
+
+
 class Body:
     """The body of a `urllib3` response.
 
@@ -25,6 +29,8 @@ class Body:
 
     Attributes:
         read: waits for one `recv` and returns what it gave, decompressed; b"" at the end.
+        is_decoded: what was compressed has told its own end; a body that is whole by its framing may lack it. `True`
+            also where that cannot be told, or nothing was compressed.
     """
 
     def __init__(self, raw: Any) -> None:
@@ -38,6 +44,13 @@ class Body:
             self.read = lambda: raw.read1(READ_BYTES, decode_content=True) or b""
         else:
             self.read = _LegacyReader(raw).read
+
+    @property
+    def is_decoded(self) -> bool:
+        decoder = getattr(self._raw, "_decoder", None)
+        if getattr(decoder, "_state", None) == _SWALLOWS:  # what came behind the end is none of it
+            return True
+        return getattr(getattr(decoder, "_obj", None), "eof", True) is not False  # of zlib; other codings do not say
 
     def wait_at_most(self, seconds: float) -> None:
         """Have each read from now on wait no longer than this, and never longer than before."""

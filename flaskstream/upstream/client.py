@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import math
-import re
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Mapping
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import urlunsplit
 
 import requests
 
-from flaskstream.errors import MAX_ERROR_BODY_BYTES, InvalidSetting, UpstreamStatus
+from flaskstream.errors import MAX_ERROR_BODY_BYTES, UpstreamStatus
 from flaskstream.upstream.answer import Answer
+from flaskstream.upstream.checks import (
+    checked_count,
+    checked_headers,
+    checked_key,
+    checked_model,
+    checked_seconds,
+    checked_url,
+)
 from flaskstream.upstream.errors import translated_errors
 from flaskstream.upstream.pool import FreshAdapter
 
@@ -21,12 +27,7 @@ ERROR_BODY_SECONDS = 2.0
 BEARER = ("Authorization", "Bearer {}")
 """How most APIs want their key."""
 
-_VISIBLE_ASCII = re.compile("[!-~]+")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-_MOST_RETRIES = 10
-"""Official clients ask twice again themselves; what has failed ten times is down."""
 
 _SHORTEST_SECRET = 8
 """Characters; a shorter key is a stand-in, such as the "x" of a local model, and occurs in any text."""
@@ -65,13 +66,16 @@ class Upstream:
         retries: int = 1,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._base_url = _checked_url(base_url)
-        self._api_key = _checked_key(api_key)
-        self.model = model
-        self._timeout = (_checked_seconds("connect_timeout", connect_timeout) or None, idle_timeout or None)
-        _checked_seconds("idle_timeout", idle_timeout)
-        self.content_timeout = _checked_seconds("content_timeout", content_timeout)
-        self.retries = _checked_count("retries", retries)
+        self._base_url = checked_url(base_url)
+        self._api_key = checked_key(api_key)
+        self.model = checked_model(model)
+        connect, idle = (
+            checked_seconds("connect_timeout", connect_timeout),
+            checked_seconds("idle_timeout", idle_timeout),
+        )
+        self._timeout = (connect or None, idle or None)
+        self.content_timeout = checked_seconds("content_timeout", content_timeout)
+        self.retries = checked_count("retries", retries)
         self._session = requests.Session()
         adapter = FreshAdapter()
         self._session.mount("http://", adapter)
@@ -79,7 +83,7 @@ class Upstream:
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         # identity: an upstream that compresses seldom flushes. Whoever compresses all the same is decoded.
         self._session.headers.update({"Accept": "text/event-stream, application/json", "Accept-Encoding": "identity"})
-        self._session.headers.update(headers or {})
+        self._session.headers.update(checked_headers(headers))
         # The environment's proxy is asked for other hosts only: it cannot reach this one.
         host = self._base_url.hostname
         self._proxies = {"no_proxy": host} if host in _LOOPBACK else None
@@ -118,7 +122,7 @@ class Upstream:
                 proxies=self._proxies,
                 allow_redirects=False,
             )
-        answer = Answer(response, is_read=not stream)
+        answer = Answer(response, is_read=not stream, hide=self.hide_key_in_text)
         if not 200 <= response.status_code < 300:
             with answer:
                 raise self._status_error(answer, _without_query(url))
@@ -147,6 +151,11 @@ class Upstream:
         key = (self._api_key or "").encode()
         return data.replace(key, b"*" * len(key)) if len(key) >= _SHORTEST_SECRET and key in data else data
 
+    def hide_key_in_text(self, text: str) -> str:
+        """Return the text with the API key made unreadable."""
+        key = self._api_key or ""
+        return text.replace(key, "*" * len(key)) if len(key) >= _SHORTEST_SECRET and key in text else text
+
     def close(self) -> None:
         """Close the idle connections."""
         self._session.close()
@@ -155,36 +164,6 @@ class Upstream:
 def _without_query(url: str) -> str:
     """Return the URL as it may be logged: a query may hold a key."""
     return url.partition("?")[0]
-
-
-def _checked_url(base_url: str) -> SplitResult:
-    try:
-        requests.Request("POST", base_url).prepare()
-        parts = urlsplit(base_url)
-    except (requests.RequestException, ValueError):
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.fragment:
-        shown = "one with a password" if "@" in str(base_url) else repr(base_url)
-        raise InvalidSetting(f"base_url: expected http(s)://host[:port][/path], got {shown}")
-    return parts
-
-
-def _checked_key(api_key: str | None) -> str | None:
-    if api_key and not _VISIBLE_ASCII.fullmatch(api_key):  # and it is not quoted
-        raise InvalidSetting("api_key: expected visible ASCII, got a space, a line end or another character in it")
-    return api_key or None
-
-
-def _checked_seconds(name: str, seconds: float) -> float:
-    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < math.inf:
-        raise InvalidSetting(f"{name}: expected seconds (0 or more), got {seconds!r}")
-    return seconds
-
-
-def _checked_count(name: str, count: int) -> int:
-    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST_RETRIES:
-        raise InvalidSetting(f"{name}: expected a number from 0 to {_MOST_RETRIES}, got {count!r}")
-    return count
 
 
 class _KeyAuth(requests.auth.AuthBase):

@@ -29,16 +29,16 @@ def wait_before_retry(error: UpstreamError, failures: int, now: float, chance: f
         now: seconds since 1970, for a `Retry-After` that is a date.
         chance: from 0 to 1, another one each time: those who failed together do not come back together.
     """
+    wait = min(FIRST_WAIT_SECONDS * 2.0 ** (failures - 1), LONGEST_WAIT_SECONDS) * (0.5 + chance / 2)
     if isinstance(error, UpstreamStatus):
         if error.status not in PASSING_STATUSES:
             return None
         told = _told(error.headers, now)
-        if told is not None:
-            return told + chance * FIRST_WAIT_SECONDS if told <= LONGEST_WAIT_SECONDS else None
-    elif not isinstance(error, (UpstreamRefused, UpstreamTruncated)):
-        return None  # an answer that is none; or a timeout, which has used up the client's patience
-    wait = min(FIRST_WAIT_SECONDS * 2.0 ** (failures - 1), LONGEST_WAIT_SECONDS)
-    return wait * (0.5 + chance / 2)
+        if told is None:
+            return wait
+        return max(told + chance * FIRST_WAIT_SECONDS, wait) if told <= LONGEST_WAIT_SECONDS else None
+    # Else it is an answer that is none; or a timeout, which has used up the client's patience.
+    return wait if isinstance(error, (UpstreamRefused, UpstreamTruncated)) else None
 
 
 def _told(headers: Mapping[str, str], now: float) -> float | None:

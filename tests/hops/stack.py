@@ -85,8 +85,13 @@ class _Waitress(ProxyProcess):
         return {"PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
 
 
+_NEEDS = {"br": "brotli", "br-flushed": "brotli", "zstd": "zstandard"}
+
+
 def _gunicorn(config: str) -> GunicornProcess:
     wrapper, *arguments = config.split()
+    if wrapper in _NEEDS:
+        pytest.importorskip(_NEEDS[wrapper])
     name = "" if wrapper == "-" else wrapper
     process = GunicornProcess(
         {"UPSTREAM": "http://127.0.0.1:9/v1"},  # nobody asks it: it keeps the embedded model away

@@ -23,8 +23,8 @@ backend there
 
 
 class HaproxyProcess(ProxyProcess):
-    """A HAProxy; the configuration is the lines of its backend, those of its frontend after a line `frontend`, and after
-    a line `defaults` those of its `defaults`."""
+    """A HAProxy; the configuration is the lines of its backend, those of its frontend after a line `frontend`, and
+    after a line `defaults` those of its `defaults`."""
 
     names = ("haproxy",)
     package = "haproxy"

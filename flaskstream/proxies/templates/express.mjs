@@ -2,7 +2,6 @@ app.use(
   createProxyMiddleware({
     pathFilter: @MATCH@, // this route, with its path as it came
     target: "http://@UPSTREAM@", // the app, or what is next on the way to it
-    changeOrigin: false, // the app makes its links with the name that the client used
     xfwd: true, // who asks, and https or not: for the log, the links and the cookies of the app
     proxyTimeout: @TIMEOUT@ * 1000, // between two reads: the heartbeats (every 15 s) keep it alive, a dead app does not
     on: {

@@ -16,9 +16,6 @@ sub vcl_recv {
 
 sub vcl_backend_response {
     if (bereq.url ~ "@MATCH@") {
-        set beresp.do_stream = true;              # each event goes on as it comes
-        set beresp.do_gzip = false;               # and nor does this Varnish: it saves nothing on tokens
-        set beresp.uncacheable = true;            # and nobody waits for the end of another's answer
-        return (deliver);                         # and what is below here is for the other routes
+        return (deliver);                         # as it comes; what stands below (do_gzip, do_stream) is for the others
     }
 }
