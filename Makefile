@@ -57,7 +57,7 @@ test-current: $(VENV)/.installed-test $(NODE)/.installed
 
 # The tests that drive other programs do so in one corner only, and are named here: they would find the same twice.
 ONCE = $(addprefix tests/test_,bench_doctor.py bench_leaving.py decoders.py doctor_hops.py doctor_http2.py http2.py \
-	behind_http2.py proxy_config.py sdks.py soak.py unread_client.py check_samples.py)
+	behind_http2.py proxy_config.py sdks.py soak.py check_samples.py)
 
 test-oldest: $(NODE)/.installed
 ifeq ($(OLDEST_PYTHON),)
