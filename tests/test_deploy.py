@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -136,7 +137,7 @@ def test_a_killed_worker_leaves_streams_that_are_visibly_cut(model: ModelProcess
             assert all(timed.event.event == "message" for timed in seen.events)
 
 
-def test_a_stream_that_has_no_token_yet_ends_with_a_word_too(model: ModelProcess) -> None:
+def test_a_stream_that_has_no_token_yet_is_a_real_status(model: ModelProcess) -> None:
     with gunicorn(model) as server:
         model.forget()
         clients = Clients(lambda: chat(server, "tick?silence_after=0"))
@@ -146,5 +147,5 @@ def test_a_stream_that_has_no_token_yet_ends_with_a_word_too(model: ModelProcess
             time.sleep(0.02)
         os.kill(server.pid, signal.SIGTERM)
         (seen,) = clients.recordings()
-        assert end(seen).json()["code"] == "shutting_down"
-        assert seen.framing_complete
+        assert (seen.status, json.loads(seen.body)["error"]["code"]) == (503, "shutting_down")
+        assert seen.header("Retry-After") and seen.framing_complete

@@ -29,9 +29,9 @@ def test_the_bill_is_written_when_the_stream_has_ended(capsys, caplog):
     exec(BILL, names)
     app = Flask("bill")
     app.add_url_rule("/", view_func=names["view"])
-    with caplog.at_level(logging.INFO, "flaskstream.tally"):
-        with serve(app) as server, open_stream(server.url + "/") as stream:
-            assert [timed.event.event for timed in stream] == ["message", "message", "done"]
+    caplog.set_level(logging.INFO, "flaskstream.tally")
+    with serve(app) as server, open_stream(server.url + "/") as stream:
+        assert [timed.event.event for timed in stream] == ["message", "message", "done"]
     stream_id, reason, tokens, first = capsys.readouterr().out.split()
     assert (reason, tokens) == ("done", "2") and float(first) > 0
     (line,) = [record.getMessage() for record in caplog.records if record.name == "flaskstream.tally"]

@@ -21,7 +21,8 @@ def create_app():
     db.init_app(app)
     size_log.init_app(app)
     app.register_blueprint(accounts)
-    upstream = Upstream(app.config["MODEL_URL"], os.environ.get("FLASKSTREAM_API_KEY"), os.environ.get("FLASKSTREAM_MODEL"))
+    key, model = os.environ.get("FLASKSTREAM_API_KEY"), os.environ.get("FLASKSTREAM_MODEL")
+    upstream = Upstream(app.config["MODEL_URL"], key, model)
     app.register_blueprint(create_blueprint(upstream), url_prefix="/assistant")
 
     @app.route("/")
