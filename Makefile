@@ -36,7 +36,9 @@ serve: $(VENV)/.installed
 serve-broken: $(VENV)/.installed
 	exec env -u PYTHONUNBUFFERED FLASKSTREAM_MODE=broken $(VENV)/bin/gunicorn -c gunicorn.conf.py --bind 127.0.0.1:8001 wsgi:app
 
-test: lint test-install test-current test-oldest
+# The corners side by side: most of their time goes by in waiting for servers.
+test: lint test-install
+	$(MAKE) -j2 --output-sync=target test-current test-oldest
 
 lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff format --check .
