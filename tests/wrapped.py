@@ -85,7 +85,7 @@ def assert_prompt(url, *headers, path="/ticks"):
     assert (end.event.event, end.event.data) == ("done", END)
     assert recording.framing_complete and recording.header("Content-Encoding") is None
     late = [timed.at - timed.event.json()["made_at"] for timed in ticks]
-    assert statistics.median(late) < TICK / 2
+    assert statistics.median(late) < TICK  # a stream that is held has half of all ticks
     assert sum(delay > TICK for delay in late) <= 1  # a busy machine may hold one
     return recording
 
