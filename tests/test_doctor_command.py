@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import socket
 import subprocess
 import sys
 
@@ -11,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from flaskstream.cli import main
+from flaskstream.cli.console import EXIT_INTERRUPTED
 from flaskstream.doctor.exit_codes import EXIT_CANNOT_TELL, EXIT_HELD, EXIT_STREAMS, EXIT_USAGE
 from flaskstream.lab.gunicorn import GunicornProcess
 
@@ -114,13 +117,64 @@ def test_a_page_that_is_no_stream_is_told(gunicorn):
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["ftp://x/probe"], ["--silence", "-1", NOBODY], ["-H", "x", NOBODY], ["--no-such"]]
+    "arguments",
+    [
+        [],
+        ["ftp://x/probe"],
+        ["--silence", "-1", NOBODY],
+        ["--silence", "nan", NOBODY],
+        ["-H", "x", NOBODY],
+        ["--no-such"],
+    ],
 )
 def test_wrong_usage_has_its_own_code(arguments):
     assert CliRunner().invoke(main, ["doctor", *arguments]).exit_code == EXIT_USAGE
+
+
+@pytest.mark.parametrize("option", ["-X", "-d"])
+def test_the_probe_takes_no_method_and_no_body(option):
+    code, out, err = doctor(option, "POST", "http://127.0.0.1:1/chat", NOBODY)
+    assert (code, out) == (EXIT_USAGE, "")
+    assert f"expected the URL of an ordinary endpoint, got the probe, {NOBODY}" in err
+
+
+def test_a_body_may_be_any_bytes_and_the_probe_is_beside_it():
+    code, out, _ = doctor("-q", "-d", b"\xff", "--probe", NOBODY, "http://127.0.0.1:1/chat")
+    assert (code, "unreachable" in out) == (EXIT_CANNOT_TELL, True)
+
+
+def test_a_page_that_cannot_be_written_is_an_error_after_the_report():
+    code, out, err = doctor("-q", "--html", "/dev/full", NOBODY)
+    assert (code, "unreachable" in out) == (EXIT_CANNOT_TELL, True)
+    assert "Error: --html: expected a file that can be written, got " in err
+
+
+def test_a_report_that_cannot_be_written_is_an_error():
+    command = [sys.executable, "-m", "flaskstream", "doctor", "--json", NOBODY]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+    assert done.returncode == EXIT_CANNOT_TELL
+    assert "Error: stdout: " in done.stderr and "Traceback" not in done.stderr
 
 
 def test_no_color_and_ascii_are_kept(healthy, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     code, out, _ = doctor(healthy[0])
     assert code == EXIT_STREAMS and out.isascii() and "\x1b" not in out
+
+
+def test_ctrl_c_ends_it_at_once_also_while_a_server_never_answers():
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # its backlog takes the connection, and nobody answers
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}/stream/probe"
+        command = [sys.executable, "-m", "flaskstream", "doctor", url]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert "15 ticks" in process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (EXIT_INTERRUPTED, "")
+    assert "interrupted" in err and "Traceback" not in err
+
+
+def test_the_probe_s_url_may_be_one_that_was_tried_by_hand(healthy):
+    code, out, _ = doctor("-q", healthy[0] + "?count=3&interval=500")
+    assert (code, "Every hop streams" in out) == (EXIT_STREAMS, True)

@@ -28,6 +28,7 @@ from flaskstream.doctor.evidence import Evidence
 from flaskstream.doctor.experiments import CUT, FIRST, FLOWING, STAGES, TWO, silence
 from flaskstream.doctor.looks import Look, Variant
 from flaskstream.doctor.shapes import shape_of
+from flaskstream.probe import ticks
 
 NOISES = (0.002, 0.02, 0.035)
 """Seconds that each tick may come later than it would: up to the noise of a very busy machine."""
@@ -303,3 +304,60 @@ def test_every_stage_names_its_looks_once() -> None:
 def test_a_look_without_any_tick_was_held_to_the_end() -> None:
     silent = replace(made_look(FIRST), ticks=())
     assert shape_of(silent).kind == "held_to_end"
+
+
+# What the peer says is not always what it should be.
+
+
+def test_requests_that_were_refused_are_a_note_for_nothing_is_known_of_them() -> None:
+    refused = Look(variant=FLOW["post"], status=503, ended="length")
+    found = hop(made_evidence(nothing, {"post": refused}))
+    assert found.verdict.name == "streams"
+    (note,) = [note for note in found.notes if "503" in note]
+    assert "post" in note
+
+
+def test_a_going_that_nobody_could_be_asked_of_is_told_so() -> None:
+    unasked = made_look(FLOW["leave"], left_noticed=None, left_was_asked=False)
+    found = hop(made_evidence(nothing, {"leave": unasked}))
+    assert "the app could not be asked whether it was told that a client had left" in found.notes
+
+
+def test_events_that_are_no_ticks_are_no_stream_of_the_probe() -> None:
+    look = replace(made_look(FIRST), ticks=(), strangers=16)
+    found = hop(Evidence("http://127.0.0.1/probe", {"first": look}))
+    assert found.verdict.name == "not_a_stream"
+    assert "16 events came, and none is a tick" in found.verdict.sentence
+
+
+@pytest.mark.parametrize("ended", ["left", "final_chunk"])
+def test_an_ordinary_endpoint_without_end_is_left_and_not_called_cut(ended: str) -> None:
+    endless = Variant("first", is_probe=False)
+    look = replace(made_look(FIRST), variant=endless, is_whole=ended != "left", ended=ended)
+    assert shape_of(look).kind == "streams"
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "true", '"1"', "null", "[]"])
+@pytest.mark.parametrize("name", ["n", "due_ms", "sent_ms"])
+def test_what_is_no_number_makes_no_tick(name: str, number: str) -> None:
+    fields = {"n": "1", "due_ms": "100.0", "sent_ms": "100.2", name: number}
+    assert ticks.Tick.parse("{" + ", ".join(f'"{key}": {value}' for key, value in fields.items()) + "}") is None
+
+
+def test_what_is_nested_for_ever_makes_no_tick() -> None:
+    assert ticks.Tick.parse("[" * 100_000) is None
+
+
+@pytest.mark.parametrize("numbers", [[0, 2, 4], [0, 1, 1, 2], [1, 0, 2]])
+def test_ticks_that_are_lost_doubled_or_out_of_order_are_no_healthy_stream(numbers: list[int]) -> None:
+    whole_look = made_look(FIRST)
+    others = whole_look.ticks[len(numbers) :]
+    altered = [replace(tick, number=n) for tick, n in zip(whole_look.ticks, numbers)]
+    found = hop(made_evidence(nothing, {"first": replace(whole_look, ticks=(*altered, *others[1:]))}))
+    assert found.verdict.name == "truncated"
+
+
+def test_bytes_that_are_no_sound_answer_are_told_by_what_is_wrong_with_them() -> None:
+    look = replace(made_look(FIRST), is_whole=False, ended="malformed", error="expected the size of a chunk, got b'x'")
+    found = hop(Evidence("http://127.0.0.1/probe", {"first": look}))
+    assert found.verdict.name == "truncated" and "the size of a chunk" in found.verdict.sentence

@@ -34,6 +34,7 @@ from servers import TESTS
 from flaskstream.cli import main
 from flaskstream.doctor.diagnosis import Cause
 from flaskstream.doctor.evidence import Evidence
+from flaskstream.doctor.exit_codes import EXIT_USAGE
 from flaskstream.doctor.experiments import BROWSER_CODINGS
 from flaskstream.doctor.fingerprints import PRODUCTS
 from flaskstream.doctor.looks import Look, Variant
@@ -318,13 +319,23 @@ def test_each_line_has_its_reason(name: str) -> None:
         ("apache", "--route", '/"x'),
         ("nginx", "--route", "/a b/"),
         ("nginx", "--upstream", "http://127.0.0.1:8000"),
+        ("nginx", "--upstream", "127.0.0.1:65536"),
+        ("nginx", "--upstream", "127.0.0.1:0"),
+        ("nginx", "--upstream", "[1:2]:80"),
+        ("nginx", "--upstream", "[::1]"),
         ("nginx", "--read-timeout", "0"),
         ("iis",),
     ],
 )
 def test_what_cannot_be_written_is_refused(arguments: tuple[str, ...]) -> None:
     done = CliRunner().invoke(main, ["proxy-config", *arguments])
-    assert done.exit_code == 2 and "Usage" in done.output
+    assert done.exit_code == EXIT_USAGE and "Usage" in done.output
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_the_app_may_listen_at_an_address_of_ipv6(name: str) -> None:
+    said = printed(name, "--upstream", "[::1]:8000")
+    assert ('"::1"' if name == "varnish" else "[::1]:8000") in said
 
 
 def test_who_calls_it_is_told_what_was_expected() -> None:

@@ -11,8 +11,10 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from raw_upstream import FINAL_CHUNK, Pause, chunk, head
+from raw_upstream import FINAL_CHUNK, Pause, answer, chunk, head
 
+from flaskstream.doctor.measure import Request
+from flaskstream.doctor.tail import Tail
 from flaskstream.lab.model.script import Script
 
 SCRIPT = Script(tokens=6, interval_ms=150)
@@ -78,7 +80,14 @@ def test_heartbeats_are_shown_as_comments(raw_gunicorn, raw_upstream):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["-H", "no colon", "http://127.0.0.1/"], ["ftp://x/"], ["-d", "@/no/such", "http://x/"], []]
+    "arguments",
+    [
+        ["-H", "no colon", "http://127.0.0.1/"],
+        ["ftp://x/"],
+        ["-d", "@/no/such", "http://x/"],
+        ["--timeout", "nan", "http://x/"],
+        [],
+    ],
 )
 def test_wrong_usage_says_what_was_expected(arguments):
     code, out, err = tail(*arguments)
@@ -118,3 +127,80 @@ def test_a_reader_that_goes_is_no_error(gunicorn):
         process.stdout.close()
         assert process.wait(PATIENCE) != 0
         assert "Traceback" not in process.stderr.read()
+
+
+# What a server can say.
+
+
+@pytest.fixture
+def tail_of(raw_upstream):
+    """Return what `tail` tells of a play."""
+
+    def told(*steps, end="fin"):
+        model = raw_upstream.plays(*steps, end=end)
+        return tail("-d", f'{{"model": "{model}"}}', raw_upstream.url)
+
+    return told
+
+
+def test_the_media_type_is_known_in_any_case(tail_of):
+    played = answer("chunked", b"id: 1\ndata: a\n\n", content_type="Text/Event-Stream; Charset=utf-8")
+    code, out, _ = tail_of(played)
+    assert (code, "  #1 a\n" in out) == (0, True)
+
+
+def test_an_end_inside_an_event_is_told(tail_of):
+    code, out, _ = tail_of(answer("chunked", b"data: a\n\ndata: b\n"))
+    assert code == 2 and out.endswith("ended: cut inside an event\n")
+
+
+def test_a_heartbeat_is_shown_before_the_next_event_comes(raw_upstream):
+    model = raw_upstream.plays(head("chunked") + chunk(b": alive\n\n"), end="hold")
+    with tailing("-d", f'{{"model": "{model}"}}', raw_upstream.url) as process:
+        assert any(": alive" in line for line in process.stdout)
+
+
+def test_nothing_that_a_terminal_obeys_is_printed(tail_of):
+    events = ": \x1b]0;x\x07\x7f\0\n\nevent: \x1b[1m\nid: \x1b[2m\ndata: \x1b[2J\x9b2J\t\n\n".encode()
+    for kind in ("text/event-stream", "text/plain"):
+        played = answer("chunked", events, headers=["Server: \x1b[3m\x9b"], content_type=kind)
+        code, out, _ = tail_of(played)
+        assert code == 0
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", out)
+        assert r"\x1b[2J\x9b2J" in out and r"Server: \x1b[3m\x9b" in out
+
+
+def test_a_redirect_says_where_to_and_that_it_is_no_stream(tail_of):
+    code, out, _ = tail_of(answer("length", status=307, headers=["Location: /elsewhere"]))
+    assert code == 3
+    assert "Location: /elsewhere\n" in out
+    assert out.endswith("a redirect is no stream, and it is not followed: ask /elsewhere\n")
+
+
+def test_a_character_that_the_network_cut_is_shown_whole(tail_of):
+    first, second = "é".encode()[:1], "é".encode()[1:]
+    played = head("chunked", content_type="text/plain") + chunk(b"a" + first), Pause(0.1), chunk(second) + FINAL_CHUNK
+    code, out, _ = tail_of(*played)
+    assert (code, "  a\n" in out, "  é\n" in out, "\ufffd" in out) == (0, True, True, False)
+
+
+def test_where_it_cannot_be_written_is_an_error(gunicorn):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "flaskstream", "tail", gunicorn.url + "/stream/chat?q=hello"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+    assert done.returncode == 3
+    assert done.stderr.startswith("Error: stdout: ") and done.stderr.count("\n") == 1
+
+
+def test_what_was_shown_is_held_no_longer(raw_upstream):
+    piece = b"data: " + b"x" * 50_000 + b"\n\n"
+    model = raw_upstream.plays(answer("chunked", *[piece] * 40))
+    body = f'{{"model": "{model}"}}'.encode()
+    request = Request(raw_upstream.url, "POST", body=body, max_bytes=sys.maxsize)
+    tailed = Tail(request, color=False, width=80, unicode=True)
+    held = [sum(map(len_of, (*tailed._exchange.reads, *tailed._exchange.pieces))) for _ in tailed.lines()]
+    assert tailed.exit_code == 0 and max(held[-10:]) < 10 * len(piece)
+
+
+def len_of(seen):
+    return len(seen.data)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import ssl
 from typing import Any, Callable, NamedTuple, Tuple, TypeVar
 
@@ -32,6 +34,16 @@ class _usage_code:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, click.UsageError):
             error.exit_code = EXIT_USAGE  # type: ignore[misc]  # click means it to be set
+
+
+class Seconds(click.FloatRange):
+    """A range of seconds: NaN, which is beyond no end of any range, is in none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"expected a number of seconds, got {value!r}", param, ctx)
+        return seconds
 
 
 def request_options(command: Command) -> Command:
@@ -73,7 +85,7 @@ def request_of(method: str | None, headers: Headers, data: str | None) -> Asked:
     """Return what `-X`, `-H` and `-d` ask for. Raises `click.UsageError`: a file that cannot be read."""
     if data is None:
         return Asked(method or "GET", headers, None)
-    body = _file(data[1:]) if data.startswith("@") else data.encode()
+    body = _file(data[1:]) if data.startswith("@") else os.fsencode(data)  # the bytes that were typed
     if not any(name.lower() == "content-type" for name, _ in headers):
         kind = "application/json" if body.lstrip()[:1] in (b"{", b"[") else "application/x-www-form-urlencoded"
         headers = (*headers, ("Content-Type", kind))

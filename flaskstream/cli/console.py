@@ -12,7 +12,7 @@ from typing import Iterator, NoReturn
 import click
 
 EXIT_NOT_MEASURED = 3
-"""A server did not start, so there is nothing to tell."""
+"""A server did not start, or what was found could not be written: there is nothing to tell."""
 EXIT_SIGNAL = 128
 """And the number of the signal that ended the command, as a shell would say it: 130 for Ctrl-C."""
 EXIT_INTERRUPTED = EXIT_SIGNAL + signal.SIGINT
@@ -77,6 +77,17 @@ def signals_raise(came: list[int]) -> Iterator[None]:
 def fail(message: str, code: int) -> NoReturn:
     click.echo(f"Error: {message}", err=True)
     sys.exit(code)
+
+
+def say(text: str, nl: bool = True) -> None:
+    """Print at once. A full disk, say, ends the command with an error; a reader that has gone is left to click."""
+    try:
+        click.echo(text, nl=nl)  # which flushes
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python fails once more when it ends
+        fail(f"stdout: expected a place to write to, got {error}", EXIT_NOT_MEASURED)
 
 
 def wants_color() -> bool:

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from flaskstream.cli.asking import UsageExit, request_of, request_options, tls_context
-from flaskstream.cli.console import Progress, can_unicode, terminal_width, wants_color, writable_page
+from flaskstream.cli.asking import Seconds, UsageExit, request_of, request_options, tls_context
+from flaskstream.cli.console import (
+    EXIT_INTERRUPTED,
+    EXIT_NOT_MEASURED,
+    Progress,
+    can_unicode,
+    fail,
+    say,
+    terminal_width,
+    wants_color,
+    writable_page,
+)
 from flaskstream.errors import InvalidSetting
 
 if TYPE_CHECKING:
     from flaskstream.doctor.diagnosis import Diagnosis
+    from flaskstream.doctor.look import Looker
 
 
 @click.command(cls=UsageExit)
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
 @request_options
-@click.option("--silence", type=click.FloatRange(0, 600), default=0.0, help="Seconds of silence to survive, too.")
+@click.option("--silence", type=Seconds(0, 600), default=0.0, help="Seconds of silence to survive, too.")
 @click.option("--probe", metavar="URL", help="The probe beside an ordinary endpoint: it splits the problem in half.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
@@ -60,23 +72,42 @@ def doctor(
         ]
     except InvalidSetting as error:
         raise click.UsageError(str(error)) from error
+    if method is not None or data is not None:
+        _refuse_probes(lookers[: len(urls)])
     try:
         diagnosis = examine(lookers, silence, progress)
-    finally:
+    except KeyboardInterrupt:
         progress.clear()
-    _print(diagnosis, as_json, html)
-    if not as_json:
+        click.echo("Error: interrupted", err=True)
+        sys.stdout.flush()
+        os._exit(EXIT_INTERRUPTED)  # at once: the threads that look may wait for a server that never answers
+    progress.clear()
+    if as_json:
+        say(json.dumps(diagnosis.as_json(), indent=2))
+    else:
         shown = text_report(diagnosis, color=wants_color(), width=terminal_width(), unicode=can_unicode(), quiet=quiet)
-        click.echo(shown, nl=False)
+        say(shown, nl=False)
+    if html:
+        _write_page(diagnosis, html)
     sys.exit(exit_code_of(diagnosis))
 
 
-def _print(diagnosis: Diagnosis, as_json: bool, html: str | None) -> None:
-    if html:
-        from flaskstream.doctor.report_html import html_report
+def _refuse_probes(lookers: list[Looker]) -> None:
+    """The probe is asked in the doctor's own ways, so a method or a body would say nothing."""
+    for looker in lookers:
+        if looker.is_probe:
+            raise click.UsageError(
+                f"-X and -d: expected the URL of an ordinary endpoint, got the probe, {looker.url}"
+                " (beside an endpoint it is named with --probe)"
+            )
 
+
+def _write_page(diagnosis: Diagnosis, html: str) -> None:
+    from flaskstream.doctor.report_html import html_report
+
+    try:
         with open(html, "w", encoding="utf-8") as file:
             file.write(html_report(diagnosis))
-        click.echo(f"The page: {html}", err=True)
-    if as_json:
-        click.echo(json.dumps(diagnosis.as_json(), indent=2))
+    except OSError as error:
+        fail(f"--html: expected a file that can be written, got {error}", EXIT_NOT_MEASURED)
+    click.echo(f"The page: {html}", err=True)

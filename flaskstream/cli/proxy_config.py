@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from flaskstream.cli.asking import UsageExit
 from flaskstream.errors import InvalidSetting
 from flaskstream.proxies import PROXIES, READ_TIMEOUT, ROUTE, UPSTREAM
 
 
-@click.command("proxy-config")
+@click.command("proxy-config", cls=UsageExit)
 @click.argument("name", type=click.Choice(list(PROXIES)), required=False)
 @click.option(
     "--route", default=ROUTE, show_default=True, help="A path; with a slash at its end, all that is below it."
@@ -25,6 +26,8 @@ def proxy_config(name: str | None, route: str, upstream: str, read_timeout: int)
     """Print the configuration of a proxy for one route that streams, with the reason for each line.
 
     Without a name it lists the proxies. All other routes stay as they are: buffered, and compressed.
+
+    Exit codes: 0; 64 usage.
     """
     if name is None:
         for proxy in PROXIES.values():

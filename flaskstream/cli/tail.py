@@ -6,17 +6,15 @@ import sys
 
 import click
 
-from flaskstream.cli.asking import UsageExit, request_of, request_options, tls_context
-from flaskstream.cli.console import EXIT_INTERRUPTED, can_unicode, terminal_width, wants_color
+from flaskstream.cli.asking import Seconds, UsageExit, request_of, request_options, tls_context
+from flaskstream.cli.console import EXIT_INTERRUPTED, can_unicode, say, terminal_width, wants_color
 from flaskstream.errors import InvalidSetting
 
 
 @click.command(cls=UsageExit)
 @click.argument("url")
 @request_options
-@click.option(
-    "--timeout", type=click.FloatRange(0.1, 86_400), default=300.0, show_default=True, help="Longest silence."
-)
+@click.option("--timeout", type=Seconds(0.1, 86_400), default=300.0, show_default=True, help="Longest silence.")
 def tail(
     url: str, method: str | None, headers: tuple[tuple[str, str], ...], data: str | None, insecure: bool, timeout: float
 ) -> None:
@@ -25,7 +23,7 @@ def tail(
     `curl -N` that knows what an event is. Comments, such as heartbeats, are shown too. Ends with a summary, also
     after Ctrl-C.
 
-    Exit codes: 0 the stream was whole; 2 it was cut; 3 there was none; 64 usage; 130 Ctrl-C.
+    Exit codes: 0 the stream was whole; 2 it was cut; 3 none, or no place to write it to; 64 usage; 130 Ctrl-C.
     """
     from flaskstream.doctor.measure import Request
     from flaskstream.doctor.tail import Tail
@@ -33,7 +31,9 @@ def tail(
     asked = request_of(method, headers, data)
     accept = (("Accept", "text/event-stream, */*"), *asked.headers)
     try:
-        request = Request(url, asked.method, accept, asked.body, timeout=timeout, tls=tls_context(insecure))
+        request = Request(
+            url, asked.method, accept, asked.body, timeout=timeout, max_bytes=sys.maxsize, tls=tls_context(insecure)
+        )
     except InvalidSetting as error:
         raise click.UsageError(str(error)) from error
     tailed = Tail(
@@ -41,10 +41,9 @@ def tail(
     )
     try:
         for line in tailed.lines():
-            click.echo(line)
-            sys.stdout.flush()
+            say(line)
     except KeyboardInterrupt:
-        click.echo(tailed.summary())
+        say(tailed.summary())
         sys.exit(EXIT_INTERRUPTED)
-    click.echo(tailed.summary())
+    say(tailed.summary())
     sys.exit(tailed.exit_code)

@@ -227,10 +227,21 @@ def _no_worker(evidence: Evidence, verdict: Verdict, behind: Evidence | None) ->
     if verdict.name != "serialised":
         return None
     worker = str(evidence.first.hello.get("worker", ""))
+    seen = "a stream alone is prompt; of two, the second waits for the first" + (
+        f" (worker: {worker})" if worker else ""
+    )
+    if (behind is not None and behind.streamed("two")) or worker == "gevent":
+        return Cause(
+            "no_free_worker",
+            LIKELY if behind is not None else POSSIBLE,
+            f"{seen}; the app has room for both: this hop queues requests",
+            "raise the limit of this hop for this route (nginx: limit_req, limit_conn; HAProxy: maxconn)",
+            "" if behind is not None else "the same at the hop behind",
+        )
     return Cause(
         "no_free_worker",
         SURE,
-        "a stream alone is prompt; of two, the second waits for the first" + (f" (worker: {worker})" if worker else ""),
+        seen,
         'worker_class = "gevent" (gunicorn -c python:flaskstream.gunicorn_conf), or more threads than open streams',
     )
 

@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Iterator, Mapping, Sequence
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
@@ -15,11 +15,14 @@ from flaskstream.doctor.looks import Look, Tick, Variant
 from flaskstream.doctor.measure import Exchange, Request, open_exchange, record
 from flaskstream.machine import clock_id
 from flaskstream.probe import ticks as ticks_on_the_wire
+from flaskstream.probe.plan import PARAMETERS
+from flaskstream.probe.ticks import is_finite
 
 PROBE_PATHS = ("/probe", "/debug/stream")
 
 LONGEST_ANSWER_SECONDS = 60.0
-"""Of an ordinary endpoint; then it is left."""
+ENOUGH_SECONDS, ENOUGH_EVENTS = 10.0, 20
+"""An ordinary endpoint is left after the first, or when so much of it was seen: many have no end."""
 
 SLACK_SECONDS = 8.0
 """How long to wait for what is held, after it should all have been sent."""
@@ -57,8 +60,9 @@ class Looker:
         self._headers = tuple(headers)
         self._tls = tls
         self._method, self._body = method, body
+        Request(url, method, self._headers, body)  # refused now, and not when the first hop has been looked at
         self.is_probe = urlsplit(url).path.endswith(PROBE_PATHS)
-        Request(url, method, self._headers, body)  # and not when the first hop has been looked at
+        self._asked_url = _without_plan(url) if self.is_probe else url
         self._started_at = time.monotonic()
 
     def look(self, variant: Variant) -> Look:
@@ -81,15 +85,18 @@ class Looker:
             start.wait()
             return self.look(variant)
 
-        with ThreadPoolExecutor(len(variants)) as pool:
+        pool = ThreadPoolExecutor(len(variants))
+        try:
             return list(pool.map(wait_and_look, variants))
+        finally:
+            pool.shutdown(wait=False)  # after Ctrl-C nobody waits for a server
 
     def _look(self, variant: Variant) -> Look:
         probe_id = secrets.token_hex(8)
         with open_exchange(self._request(variant, probe_id)) as exchange:
-            ticks, hello, is_done = (_read if variant.is_probe else _read_arrivals)(exchange, variant)
-            left_after = self._left_after(exchange, variant, ticks, probe_id)
-            return self._told(exchange, variant, ticks, hello, is_done, left_after)
+            seen = (_read if variant.is_probe else _read_arrivals)(exchange, variant)
+            left_after, was_asked = self._left_after(exchange, variant, seen.ticks, probe_id)
+            return self._told(exchange, variant, seen, left_after, was_asked)
 
     def _request(self, variant: Variant, probe_id: str) -> Request:
         return self._probe_request(variant, probe_id) if variant.is_probe else self._endpoint_request(variant)
@@ -119,7 +126,7 @@ class Looker:
         if variant.accept_encoding is not None:
             headers.append(("Accept-Encoding", variant.accept_encoding))
         return Request(
-            _with_query(self.url, query),
+            _with_query(self._asked_url, query),
             variant.method,
             tuple(headers),
             body=b"" if variant.method == "POST" else None,
@@ -129,30 +136,42 @@ class Looker:
             tls=self._tls,
         )
 
-    def _left_after(self, exchange: Exchange, variant: Variant, ticks: Sequence[Tick], probe_id: str) -> float | None:
-        """Leave, if that is asked for; return how long the app took to notice; `None`: it did not say so."""
+    def _left_after(
+        self, exchange: Exchange, variant: Variant, ticks: Sequence[Tick], probe_id: str
+    ) -> tuple[float | None, bool]:
+        """Leave, if that is asked for; return how long the app took to notice, and whether it said anything of it."""
         if variant.leave_after is None or len(ticks) < variant.leave_after:
-            return None
+            return None, False
         exchange.leave()
         left_at, deadline = ticks[-1].sent, time.monotonic() + ASK_SECONDS
+        was_asked = False
         while time.monotonic() < deadline:
-            answer = record(Request(_with_query(self.url, f"ask={probe_id}"), "GET", self._headers, tls=self._tls))
-            state = _json_object(answer.body.decode("utf-8", "replace"))
-            if state.get("state") == "left":
-                return max(0.0, float(state["left_after_ms"]) / 1000 - left_at)
+            state = self._state(probe_id, deadline - time.monotonic())
+            noticed: Any = state.get("left_after_ms")
+            if state.get("state") == "left" and is_finite(noticed):
+                return max(0.0, noticed / 1000 - left_at), True
+            was_asked = was_asked or state.get("state") == "running"
             time.sleep(_ASK_EVERY)
-        return None
+        return None, was_asked
+
+    def _state(self, probe_id: str, seconds: float) -> dict[str, Any]:
+        """Ask the app what became of a probe; nothing, if it does not say so within these seconds."""
+        seconds = max(seconds, _ASK_EVERY)
+        url = _with_query(self._asked_url, f"ask={probe_id}")
+        asked = Request(
+            url, "GET", self._headers, timeout=seconds, max_seconds=seconds, max_bytes=65_536, tls=self._tls
+        )
+        return _json_object(record(asked).body.decode("utf-8", "replace"))
 
     def _told(
         self,
         exchange: Exchange,
         variant: Variant,
-        ticks: Sequence[Tick],
-        hello: Mapping[str, Any],
-        is_done: bool,
+        seen: _Seen,
         left_after: float | None,
+        was_asked: bool,
     ) -> Look:
-        sent_at = exchange.sent_at
+        sent_at, hello = exchange.sent_at, seen.hello
         return Look(
             variant=variant,
             status=exchange.status,
@@ -162,29 +181,42 @@ class Looker:
             connect=exchange.connect_seconds,
             headers_at=_since(sent_at, exchange.headers_at),
             first_byte_at=_since(sent_at, exchange.first_byte_at),
-            ticks=tuple(ticks),
+            ticks=tuple(seen.ticks),
+            strangers=seen.strangers,
             pieces=_pieces(exchange),
             hello=hello,
             ended=exchange.ended or "",
             ended_at=_since(sent_at, exchange.ended_at) or 0.0,
             error=exchange.error,
-            is_whole=is_done and exchange.framing_complete,
+            is_whole=seen.is_done and exchange.framing_complete,
             queued=_queued(hello, sent_at),
             left_noticed=left_after,
+            left_was_asked=was_asked,
             began_at=sent_at - self._started_at,
             is_direct=hello["peer"] == exchange.address if "peer" in hello else None,
         )
 
 
-def _read(exchange: Exchange, variant: Variant) -> tuple[list[Tick], Mapping[str, Any], bool]:
-    """Return the ticks as they came, what the first one says of the app, and whether the end was told."""
+@dataclass(frozen=True)
+class _Seen:
+    """The ticks, what the first one says of the app, whether the end was told, and how many events are no ticks."""
+
+    ticks: Sequence[Tick]
+    hello: Mapping[str, Any]
+    is_done: bool
+    strangers: int = 0
+
+
+def _read(exchange: Exchange, variant: Variant) -> _Seen:
+    """Read the probe's ticks."""
     ticks: list[Tick] = []
     hello: Mapping[str, Any] = {}
-    is_done = False
+    is_done, strangers = False, 0
     for at, name, data in _lines(exchange, variant):
         said = ticks_on_the_wire.Tick.parse(data)
         if said is None:
             is_done = is_done or name == "done"
+            strangers += name != "done" and bool(data.strip())
             continue
         hello = hello or said.told
         size = len(data) + _TICK_OVERHEAD
@@ -192,19 +224,22 @@ def _read(exchange: Exchange, variant: Variant) -> tuple[list[Tick], Mapping[str
         if variant.leave_after is not None and len(ticks) >= variant.leave_after:
             break
     is_last = bool(ticks) and ticks[-1].number == variant.count
-    return ticks, hello, is_done or (is_last and variant.type != "event-stream")
+    return _Seen(ticks, hello, is_done or (is_last and variant.type != "event-stream"), strangers)
 
 
-def _read_arrivals(exchange: Exchange, variant: Variant) -> tuple[list[Tick], Mapping[str, Any], bool]:
-    """Return the events of an ordinary endpoint, or the pieces of its body, and whether it ended as it should."""
-    is_events = (exchange.header("Content-Type") or "").startswith("text/event-stream")
+def _read_arrivals(exchange: Exchange, variant: Variant) -> _Seen:
+    """Read the events of an ordinary endpoint, or the pieces of its body; of one without end, as many as are needed."""
+    is_events = (exchange.header("Content-Type") or "").lower().startswith("text/event-stream")
     names: list[str] = []
     ticks: list[Tick] = []
     for at, name, size in _arrivals(exchange, is_events):
         came = at - exchange.sent_at
         names.append(name)
         ticks.append(Tick(len(ticks), came, came, came, size))
-    return ticks, {}, "error" not in names and not exchange.cut_inside_event
+        if came > ENOUGH_SECONDS and len(ticks) > ENOUGH_EVENTS:
+            exchange.leave()
+            break
+    return _Seen(ticks, {}, "error" not in names and not exchange.cut_inside_event)
 
 
 def _arrivals(exchange: Exchange, is_events: bool) -> Iterator[tuple[float, str, int]]:
@@ -230,7 +265,7 @@ def _lines(exchange: Exchange, variant: Variant) -> Iterator[tuple[float, str, s
 def _json_object(data: str) -> dict[str, Any]:
     try:
         value = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -247,9 +282,17 @@ def _since(start: float, at: float | None) -> float | None:
 
 def _queued(hello: Mapping[str, Any], sent_at: float) -> float | None:
     """Return how long the request took to the app, where both read the same clock."""
-    if not hello.get("boot") or hello["boot"] != clock_id():
+    clock: Any = hello.get("clock")
+    if not hello.get("boot") or hello["boot"] != clock_id() or not is_finite(clock):
         return None
-    return float(hello["clock"]) - sent_at
+    return float(clock) - sent_at
+
+
+def _without_plan(url: str) -> str:
+    """Return the URL without what it asks of the probe: each look says that for itself."""
+    parts = urlsplit(url)
+    kept = [pair for pair in parts.query.split("&") if pair.partition("=")[0] not in PARAMETERS]
+    return urlunsplit(parts._replace(query="&".join(kept)))
 
 
 def _with_query(url: str, query: str) -> str:

@@ -107,6 +107,8 @@ class Look:
         error: what was expected and what came, where the end is none.
         is_whole: the end is one, by its framing and by the last event or tick.
         queued: how long the request took to the app; `None`: the clocks cannot be compared.
+        strangers: events, or lines, that are no ticks and not the end.
+        left_was_asked: the app has answered what became of the client that left.
         left_noticed: seconds from the client's going to the app's notice; `None`: it is not known, or did not.
         began_at: when the request left, on the clock of the whole examination.
         is_direct: the app saw the client's own address: there is no proxy between; `None`: it does not say.
@@ -129,6 +131,8 @@ class Look:
     is_whole: bool = False
     queued: float | None = None
     left_noticed: float | None = None
+    left_was_asked: bool = True
+    strangers: int = 0
     began_at: float = 0.0
     is_direct: bool | None = None
 

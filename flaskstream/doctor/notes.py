@@ -26,6 +26,8 @@ def _leaving(evidence: Evidence) -> str:
         return ""
     if look.hello.get("clock") == evidence.first.hello.get("clock"):
         return ""  # a replay: the app knows nothing of it
+    if not look.left_was_asked:
+        return "the app could not be asked whether it was told that a client had left"
     if look.left_noticed is None:
         return "the app was not told within 2 s that the client had left: the answer goes on, and is paid for"
     if look.left_noticed > SLOW_TO_NOTICE:
@@ -80,8 +82,21 @@ def _fat_events(evidence: Evidence) -> str:
     )
 
 
+def _refused(evidence: Evidence) -> str:
+    """Of an experiment that was refused nothing is known, which must not pass for nothing wrong."""
+    refused = {name: look for name, look in evidence.looks.items() if look.status is not None and not look.is_answer}
+    if not refused or "first" in refused:
+        return ""
+    statuses = ", ".join(sorted({str(look.status) for look in refused.values()}))
+    return (
+        f"{len(refused)} of {len(evidence.looks)} requests were answered {statuses} ({', '.join(refused)}): a limit, or"
+        " a check of requests; what they would have shown is not known"
+    )
+
+
 RULES: tuple[Callable[[Evidence], str], ...] = (
     _leaving,
+    _refused,
     _fat_events,
     _far,
     _held_where_the_first_streams("post", "GET streams, POST is held"),

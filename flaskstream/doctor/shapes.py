@@ -120,6 +120,8 @@ def _unreachable(look: Look) -> bool:
 
 def _not_a_stream(look: Look) -> bool:
     kind = look.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if look.strangers and not look.ticks:
+        return True
     return not look.is_answer or not (look.ticks or kind == CONTENT_TYPES[look.variant.type].partition(";")[0])
 
 
@@ -221,7 +223,7 @@ def shape_of_arrivals(look: Look) -> Shape:
         return shape("unreachable")
     if not look.is_answer or not look.ticks:
         return shape("not_a_stream")
-    if not look.is_whole:
+    if not look.is_whole and look.ended != "left":  # by us: it has no end, or we have seen enough
         return shape("cut")
     if len(look.ticks) < 3 or look.ended_at < SHORTEST_SECONDS:
         return shape("not_a_stream" if len(look.ticks) < 3 else "streams")

@@ -66,6 +66,9 @@ def _not_a_stream(evidence: Evidence) -> Verdict | None:
     first = evidence.first
     if evidence.kind("first") != "not_a_stream":
         return None
+    if first.is_answer and first.strangers:
+        told = f"{first.strangers} events came, and none is a tick: it is no probe, or a filter rewrites what passes"
+        return Verdict("not_a_stream", told)
     kind = first.headers.get("content-type", "no content type")
     return Verdict("not_a_stream", f"the status is {first.status}, the type {kind}, and no tick came")
 
@@ -97,10 +100,25 @@ def _cut(evidence: Evidence) -> Verdict | None:
 
 def _cut_in(evidence: Evidence, name: str, again: str) -> Verdict:
     look, second = evidence.looks[name], evidence.looks.get(again)
-    told = f"after {_ms(look.ended_at)}, with {look.missing} ticks missing"
+    if look.ended == "malformed":
+        return Verdict("truncated", f"its bytes are no sound answer: {look.error}", name)
+    missing = f"with {look.missing} ticks missing" if look.missing else "when all ticks had come, without its end"
+    told = f"after {_ms(look.ended_at)}" + (f", {missing}" if look.variant.is_probe else "")
+    told += f" ({look.error})" if look.error else ""
     if second is not None and evidence.kind(again) == "cut" and is_same(look.ended_at, second.ended_at):
         return Verdict("cut_by_duration", f"each stream was cut {told}", name)
     return Verdict("truncated", f"the stream ended {told}", name)
+
+
+def _altered(evidence: Evidence) -> Verdict | None:
+    """Ticks that are lost, doubled or out of order in a stream that ends as it should: something rewrites it."""
+    first = evidence.first
+    numbers = [tick.number for tick in first.ticks]
+    if not first.variant.is_probe or not first.is_whole or numbers == list(range(first.variant.count + 1)):
+        return None
+    lost = f"{first.missing} of {first.variant.count + 1} ticks never came"
+    told = lost if first.missing > 0 else "the ticks are not in their order"
+    return Verdict("truncated", f"{told}, though the stream ended as it should")
 
 
 def _source_stalled(evidence: Evidence) -> Verdict | None:
@@ -178,6 +196,7 @@ RULES: tuple[Callable[[Evidence], Verdict | None], ...] = (
     _not_a_stream,
     _replayed,
     _cut,
+    _altered,
     _source_stalled,
     _serialised,
     _held,

@@ -161,4 +161,7 @@ _PARAMETERS: dict[str, tuple[str, Callable[[str], Any]]] = {
 }
 """The parameters, the field of each, and what reads it."""
 
+PARAMETERS = frozenset(_PARAMETERS)
+"""All that a request can say."""
+
 _DEFAULTS = {field.name: field.default for field in fields(ProbePlan)}

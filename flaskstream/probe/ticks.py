@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, Mapping
 
@@ -40,16 +41,17 @@ class Tick:
         """Return the tick that the data of an event, or a line, is; `None`: it is none."""
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
-        if not isinstance(found, dict) or not all(_is_number(found.get(name)) for name in _OWN_NAMES[:3]):
+        if not isinstance(found, dict) or not all(is_finite(found.get(name)) for name in _OWN_NAMES[:3]):
             return None
         told = {name: value for name, value in found.items() if name not in _OWN_NAMES}
         return cls(int(found["n"]), found["due_ms"], found["sent_ms"], str(found.get("pad", "")), told)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def is_finite(value: Any) -> bool:
+    """Tell whether this is a number that can be reckoned with: JSON as Python reads it knows others."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 TickData = Callable[[int], str]

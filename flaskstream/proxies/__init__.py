@@ -5,6 +5,7 @@ Each is run with the real program in the tests, the probe through it.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,8 @@ READ_TIMEOUT = 60
 
 _FOLDER = Path(__file__).with_name("templates")
 _ROUTE = re.compile(r"/[A-Za-z0-9._~/-]*")
-_UPSTREAM = re.compile(r"([A-Za-z0-9.-]+):(\d{1,5})")
+_UPSTREAM = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+_LAST_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -51,17 +53,15 @@ class Proxy:
 
         Args:
             route: a path that ends with a slash: everything below it; another: this path.
-            upstream: HOST:PORT of the app's server.
+            upstream: HOST:PORT of the app's server; an address of IPv6 in brackets.
             read_timeout: seconds that the app may say nothing, heartbeats included.
 
         Raises:
             InvalidSetting: one of them cannot be written there.
         """
-        match = _UPSTREAM.fullmatch(upstream)
+        host, port = _host_and_port(upstream)
         if not _ROUTE.fullmatch(route):
             raise InvalidSetting(f"route: expected a path like /stream/, got {route!r}")
-        if not match:
-            raise InvalidSetting(f"upstream: expected HOST:PORT, got {upstream!r}")
         if read_timeout < 1:
             raise InvalidSetting(f"read_timeout: expected whole seconds from 1, got {read_timeout!r}")
         form = self.below if route.endswith("/") else self.exactly
@@ -69,13 +69,27 @@ class Proxy:
             "MATCH": form.format(self.escaped(route)),
             "ROUTE": route,
             "UPSTREAM": upstream,
-            "HOST": match[1],
-            "PORT": match[2],
+            "HOST": host,
+            "PORT": port,
             "TIMEOUT": str(read_timeout),
         }
         text = (_FOLDER / self.template).read_text("utf-8")
         told = f"{self.comment} {self.what}: {route} streams, and nothing else changes. {self.place}\n"
         return told + re.sub("@([A-Z]+)@", lambda found: values[found[1]], text)
+
+
+def _host_and_port(upstream: str) -> tuple[str, str]:
+    """Return them apart, the host without brackets."""
+    match = _UPSTREAM.fullmatch(upstream)
+    if not match or not 1 <= int(match[2]) <= _LAST_PORT:
+        raise InvalidSetting(f"upstream: expected HOST:PORT, the port from 1 to {_LAST_PORT}, got {upstream!r}")
+    host = match[1].strip("[]")
+    if host != match[1]:
+        try:
+            ipaddress.IPv6Address(host)
+        except ValueError as error:
+            raise InvalidSetting(f"upstream: expected an address of IPv6 in the brackets, got {upstream!r}") from error
+    return host, match[2]
 
 
 PROXIES: dict[str, Proxy] = {

@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
+import os
+import resource
+import signal
+import subprocess
 import time
 import zlib
 
@@ -156,6 +160,37 @@ def of_views():
                 yield "data: error\n\n"  # except
 
         return Response(body())
+
+    @app.route("/number")
+    def number():
+        def body():
+            yield "data: a\n\n"
+            yield 5  # number
+
+        return Response(body())
+
+    @app.route("/raises/<name>")
+    def raises(name):
+        kinds = {kind.__name__: kind for kind in (SystemExit, KeyboardInterrupt, GeneratorExit)}
+
+        def body():
+            yield from events(3)
+            raise kinds[name]
+
+        return Response(body())
+
+    @app.route("/exits")
+    def exits():
+        def body():
+            yield from events(3)
+            os._exit(3)
+
+        return Response(body())
+
+    @app.route("/crashes")
+    def crashes():
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.kill(os.getpid(), signal.SIGSEGV)
 
     @app.route("/view")
     def view():
@@ -530,3 +565,28 @@ def not_flask(environ, start_response):
 
 def broken():
     raise LookupError("no settings for the app")  # broken
+
+
+def exits():
+    os._exit(3)
+
+
+def exits_with_a_child():
+    """What it has forked holds the pipe to the check open."""
+    if os.fork() == 0:
+        time.sleep(600)
+    os._exit(3)
+
+
+def starts_a_process():
+    """A process of its own, which holds the pipe that $STARTED names; and it says there when it is interrupted."""
+    pipe = open(os.environ["STARTED"], "wb", 0)  # noqa: SIM115 - until the end of the process
+
+    def interrupted(*arguments):
+        pipe.write(b"interrupted")
+        os._exit(0)
+
+    signal.signal(signal.SIGINT, interrupted)
+    subprocess.Popen(["sleep", "600"], stdout=pipe)
+    pipe.write(b"started ")
+    return healthy()

@@ -10,12 +10,20 @@ import time
 from typing import Any, Callable, Iterator
 
 from flaskstream.doctor.check.log import Log
-from flaskstream.doctor.check.places import Place, caller, kind_of, place_of_code, place_of_frame, reader
+from flaskstream.doctor.check.places import OWN, Place, caller, kind_of, place_of_code, place_of_frame, reader
 from flaskstream.doctor.coding import ContentDecoder, content_decoder
 from flaskstream.doctor.wire import MalformedResponse
 
 UNDECODED_BYTES = 16
 """A piece in a coding that cannot be undone here holds content from this size on; a mere header is smaller."""
+
+
+PIECE_KINDS = (str, bytes, bytearray, memoryview)
+"""What a body may be made of."""
+
+
+class NotAPiece(TypeError):
+    """A body yields something that is no text and no bytes."""
 
 
 class Content:
@@ -29,7 +37,13 @@ class Content:
         self._decoder: ContentDecoder = content_decoder(coding or None)
 
     def count(self, piece: Any) -> int:
-        """Return how much of the content this piece makes known, in bytes."""
+        """Return how much of the content this piece makes known, in bytes.
+
+        Raises:
+            NotAPiece: it is none.
+        """
+        if not isinstance(piece, PIECE_KINDS):  # bytes(5) would be five of them
+            raise NotAPiece(f"yields {type(piece).__name__}, not str or bytes")
         data = piece.encode() if isinstance(piece, str) else bytes(piece)
         try:
             known = len(self._decoder.feed(data))
@@ -71,7 +85,13 @@ class Boundary:
         except BaseException as error:
             self._log.say("failed", boundary=self.number, error=repr(error), at=place_of_error(error))
             raise
-        self._log.say("piece", boundary=self.number, bytes=self.content.count(piece))
+        try:
+            size = self.content.count(piece)
+        except NotAPiece as error:
+            place = place_of_yield(self.body)
+            self._log.say("failed", boundary=self.number, error=str(error), is_no_piece=True, at=place)
+            raise
+        self._log.say("piece", boundary=self.number, bytes=size)
         return piece
 
     def close(self, is_help: bool = False) -> None:
@@ -141,10 +161,19 @@ class Source(Boundary):
         """Close what the view made, and write down when it does not let itself be closed."""
         try:
             super().close_inside()
-        except Exception as error:
+        except BaseException as error:  # SystemExit too: a layer around this one is still to be closed
             code = getattr(self.body, "gi_code", None)
             place = place_of_error(error) or (code and place_of_code(code))
             self._log.say("not_closed", boundary=self.number, error=repr(error), at=place)
+
+
+def place_of_yield(body: Any) -> Place | None:
+    """Return the app's own line at which a generator stands, or the one that it yields from, if there is one."""
+    inner, frame = getattr(body, "gi_yieldfrom", None), getattr(body, "gi_frame", None)
+    place = None if inner is None else place_of_yield(inner)
+    if place is None and frame is not None and kind_of(frame.f_code.co_filename) == OWN:
+        return place_of_frame(frame)
+    return place
 
 
 def place_of_error(error: BaseException) -> Place | None:

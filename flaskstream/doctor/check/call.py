@@ -63,11 +63,13 @@ def run_request(app: Probe, stage: Stage, question: Question, codings: str | Non
             _read(body, question)
         finally:
             body.close()
-    except Exception as error:
+    except BaseException as error:  # SystemExit too: the app's own, which ends a worker
         place, through = read_refusal(str(error))
         if place is not None:
             stage.log.say("guarded", place=place, through=through, phase="hooks", raised=True)
-        stage.log.say("raised", error=f"{type(error).__name__}: {error}", at=place_of_error(error))
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        is_fatal = not isinstance(error, Exception)
+        stage.log.say("raised", error=text, fatal=is_fatal, at=place_of_error(error))
     finally:
         stage.close_what_is_open()
         stage.log.say("over")

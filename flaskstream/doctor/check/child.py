@@ -27,6 +27,7 @@ def main(descriptor: int) -> None:
     """Answer the question on standard input, to the pipe of this descriptor; never returns."""
     question = Question.from_json(sys.stdin.readline())
     log = Log(descriptor)
+    log.say("began")
     try:
         _check(question, log)
         log.say("done")
@@ -96,9 +97,11 @@ def _run(probe: Any, stage: Any, question: Question, log: Log) -> None:
 
     def work() -> None:
         where.append(_current())
-        with watching_calls(log), watching_hub(log, lambda: bool(stage.phase == SERVE)):
-            run_request(probe, stage, question, codings)
-        over.set()
+        try:
+            with watching_calls(log), watching_hub(log, lambda: bool(stage.phase == SERVE)):
+                run_request(probe, stage, question, codings)
+        finally:
+            over.set()
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 
 from flaskstream.doctor.check.findings import HOLDS, SEVERITIES, Finding, count
@@ -53,6 +54,9 @@ def judge(seen: Observation) -> Verdict:
 
 def why_unknown(seen: Observation) -> str:
     """Return why there is no stream to judge; empty, if there is one."""
+    ended = _why_ended(seen)
+    if ended:
+        return ended
     run = seen.run
     if run is None:
         return _why_no_run(seen)
@@ -65,7 +69,7 @@ def why_unknown(seen: Observation) -> str:
         return f"it was given up after {count(pieces, 'piece')}, {waited} (--seconds gives it longer)"
     if seen.one("child").get("killed"):
         return "the view let nothing else run in its process any more, which was killed"
-    if failed and pieces < 2:
+    if failed and (pieces < 2 or any(line.get("fatal") for line in run.all("raised"))):
         return f"it failed: {failed[0]['error']}"
     if not run.status:
         return "the app gave no answer"
@@ -78,6 +82,24 @@ def why_unknown(seen: Observation) -> str:
     if run.source is None:
         return _why_no_stream(seen, run)
     return "" if pieces > 1 else f"the view gave {count(pieces, 'piece')}, and two are needed"
+
+
+def _why_ended(seen: Observation) -> str:
+    """Return how the app has ended the process in which it was looked at; empty, if it has not."""
+    code = seen.one("child").get("returncode")
+    if code is None or not seen.one("began"):
+        return ""
+    when = "in the request" if seen.run else "while it was loaded"
+    return f"the app ended its process {when}, {_how_ended(code)}"
+
+
+def _how_ended(code: int) -> str:
+    if code >= 0:
+        return f"with exit code {code}"
+    try:
+        return f"by {signal.Signals(-code).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"by signal {-code}"
 
 
 def _why_no_run(seen: Observation) -> str:

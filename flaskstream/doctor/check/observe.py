@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,9 @@ LOAD_SECONDS = 60.0
 
 DYING_SECONDS = 3.0
 """How much later than the child itself would give up it is taken for dead: a view may let nothing else run in it."""
+
+LOOK_SECONDS = 0.2
+"""How often it is looked whether the child still runs: what the app has forked may hold the pipe open."""
 
 ERROR_BYTES = 2000
 """How much of the end of the child's stderr is kept."""
@@ -45,9 +49,13 @@ child.main({descriptor})
 
 
 def observe(question: Question, load_seconds: float = LOAD_SECONDS) -> Lines:
-    """Return what a fresh child wrote down, in its order, and a last line `child`: whether it was killed, its stderr.
+    """Return what a fresh child wrote down, in its order, and a last line `child`.
 
-    Its stdout is a file, and so is buffered as under a log collector.
+    That says whether it was killed, what it wrote to stderr, and its return code where it ended without having said so
+    (as of `subprocess`: below zero for a signal).
+
+    Its stdout is a file, and so is buffered as under a log collector. It has a session of its own, in which all that
+    the app starts is ended with it; Ctrl-C is handed on to it.
 
     Args:
         question: what it is asked.
@@ -57,17 +65,50 @@ def observe(question: Question, load_seconds: float = LOAD_SECONDS) -> Lines:
     with open(ours, "rb", 0) as pipe, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         code = _START.format(root=_ROOT, descriptor=theirs)
         process = subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=out, stderr=errors, pass_fds=[theirs]
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=errors,
+            pass_fds=[theirs],
+            start_new_session=True,
         )
-        os.close(theirs)
         try:
+            os.close(theirs)
             _ask(process, question)
-            text, is_whole = _read(pipe, load_seconds, question.seconds + PATIENCE_SECONDS + DYING_SECONDS)
+            run_seconds = question.seconds + PATIENCE_SECONDS + DYING_SECONDS
+            text, is_whole = _read(pipe, process, load_seconds, run_seconds)
+            code_of_end = _wait(process) if is_whole and not _is_said(text) else None
+        except KeyboardInterrupt:
+            _signal(process, signal.SIGINT)
+            _wait(process)
+            raise
         finally:
-            process.kill()
+            _signal(process, signal.SIGKILL)
             process.wait()
         lines = [json.loads(line) for line in text.split(b"\n")[:-1]]
-        return [*lines, {"kind": "child", "killed": not is_whole, "stderr": _end_of(errors)}]
+        child = {"kind": "child", "killed": not is_whole, "returncode": code_of_end, "stderr": _end_of(errors)}
+        return [*lines, child]
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send it to the child and to all that the app has started, as far as it is in the child's group."""
+    try:
+        os.killpg(process.pid, number)
+    except (ProcessLookupError, PermissionError):  # nobody is left in it; the second is said by macOS
+        pass
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int | None:
+    """Return the code with which the child ends by itself; `None`, if it does not."""
+    try:
+        return process.wait(DYING_SECONDS)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _is_said(text: bytes) -> bool:
+    """Tell whether the last line is there."""
+    return text.endswith(b"\n") and text.rsplit(b"\n", 2)[-2].startswith(_LAST)
 
 
 def _ask(process: subprocess.Popen[bytes], question: Question) -> None:
@@ -80,21 +121,28 @@ def _ask(process: subprocess.Popen[bytes], question: Question) -> None:
             pass
 
 
-def _read(pipe: IO[bytes], load_seconds: float, run_seconds: float) -> tuple[bytes, bool]:
-    """Return what came until the last line, or the end of the pipe, or of the time, and whether it was not the time."""
+def _read(
+    pipe: IO[bytes], process: subprocess.Popen[bytes], load_seconds: float, run_seconds: float
+) -> tuple[bytes, bool]:
+    """Return what came until the last line, the end of the child, or of the time; and whether it was not the time."""
     text, is_running, deadline = b"", False, time.monotonic() + load_seconds
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
-    while poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+    while True:
+        has_ended = process.poll() is not None  # asked first: then all that it wrote is in the pipe
+        left = 0 if has_ended else min(max(deadline - time.monotonic(), 0), LOOK_SECONDS)
+        if not poll.poll(left * 1000):
+            if has_ended or time.monotonic() >= deadline:
+                return text, has_ended
+            continue
         data = pipe.read(65536)
         if not data:
             return text, True
         text += data
-        if text.endswith(b"\n") and text.rsplit(b"\n", 2)[-2].startswith(_LAST):
+        if _is_said(text):
             return text, True  # and not at the end of the pipe: what the app has forked may hold it
         if not is_running and _RUN in text:
             is_running, deadline = True, time.monotonic() + run_seconds
-    return text, False
 
 
 def _end_of(file: IO[bytes]) -> str:

@@ -86,9 +86,10 @@ def _failed(seen: Observation) -> Iterator[Finding]:
     for line in of_run(seen, "failed"):
         if source is not None and line["boundary"] == source.number:
             sent = "the client has a 200 and" if seen.run and seen.run.status.startswith("200") else "the client has"
+            did = line["error"] if line.get("is_no_piece") else f"raised {line['error']}"
             yield found(
                 "view_failed",
-                f"The generator raised {line['error']}: {sent} {count(source.pieces, 'piece')}.",
+                f"The generator {did}: {sent} {count(source.pieces, 'piece')}.",
                 as_place(line["at"]),
             )
 
