@@ -11,12 +11,13 @@ import time
 import wsgiref.simple_server
 import wsgiref.validate
 
+import in_process
 import pytest
 import uwsgi_process
 from apps.ticks import app
 
 from flaskstream.lab.gunicorn import GunicornProcess
-from flaskstream.testing import open_stream, serve
+from flaskstream.testing import open_stream
 
 TESTS = os.path.dirname(os.path.abspath(__file__))
 PATIENCE = 10  # seconds that no test needs, unless it fails
@@ -33,25 +34,6 @@ def gunicorn(*arguments, config="apps/gunicorn_plain.py"):
     ) as process:
         process.wait_until_it_answers("/happened")
         yield process.url
-
-
-@contextlib.contextmanager
-def werkzeug():
-    with serve(app) as server:
-        yield server.url
-
-
-@contextlib.contextmanager
-def waitress():
-    module = pytest.importorskip("waitress", reason="waitress is not installed")
-    server = module.create_server(app, host="127.0.0.1", port=0, threads=8)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.effective_port}"
-    finally:
-        server.close()
-        thread.join(PATIENCE)
 
 
 @contextlib.contextmanager
@@ -112,8 +94,8 @@ SERVERS = {
     "uwsgi-router": lambda: uwsgi(*uwsgi_process.THREADS, *uwsgi_process.ROUTER),
     "uwsgi-gevent": lambda: uwsgi(*uwsgi_process.GREENLETS),
     "uwsgi-sync": uwsgi,
-    "waitress": waitress,
-    "werkzeug": werkzeug,
+    "waitress": lambda: in_process.waitress(app, threads=8),
+    "werkzeug": lambda: in_process.werkzeug(app),
     "wsgiref": wsgiref_server,
     "wsgiref-validated": lambda: wsgiref_server(wsgiref.validate.validator(app)),
 }

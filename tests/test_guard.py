@@ -6,7 +6,6 @@ import contextlib
 import json
 import re
 import socket
-import threading
 from typing import Any, Callable, Iterator
 from urllib.parse import quote_plus
 
@@ -15,8 +14,9 @@ from answer_vectors import DONE, A
 from apps.relays import MOST_BYTES, create_app
 from conftest import TESTS
 from flask import Flask, Response, abort, redirect, request
+from in_process import waitress, werkzeug
 from raw_client import Connection
-from raw_upstream import PATIENCE, RawUpstream, answer
+from raw_upstream import RawUpstream, answer
 from relay_client import post
 
 from flaskstream import create_blueprint
@@ -222,30 +222,6 @@ def test_what_is_no_setting_is_refused_by_name(upstream: Upstream, setting: str,
 
 
 # How much.
-
-
-@contextlib.contextmanager
-def waitress(app: Flask) -> Iterator[str]:
-    module = pytest.importorskip("waitress", reason="waitress is not installed")
-    server = module.create_server(app, host="127.0.0.1", port=0, threads=4)
-
-    def run() -> None:
-        with contextlib.suppress(OSError):  # its own way of being closed by another thread
-            server.run()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.effective_port}"
-    finally:
-        server.close()
-        thread.join(PATIENCE)
-
-
-@contextlib.contextmanager
-def werkzeug(app: Flask) -> Iterator[str]:
-    with serve(app) as server:
-        yield server.url
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from typing import Any, Iterator, Sequence
 from urllib.parse import urlsplit
@@ -19,6 +18,7 @@ import pytest
 from answer_vectors import DONE, A, said
 from conftest import IDLE_SECONDS, TESTS
 from flask import Flask
+from in_process import waitress, werkzeug
 from marked import wait_until
 from raw_upstream import FINAL_CHUNK, PATIENCE, Pause, RawUpstream, answer, chunk, head
 from relay_client import chat, end, post
@@ -29,7 +29,7 @@ from flaskstream.errors import FlaskStreamError, InvalidSetting
 from flaskstream.lab.gunicorn import GunicornProcess
 from flaskstream.stats import figures, layout, slots
 from flaskstream.stats.layout import BOUNDS_MS, COUNTERS, FIRST_TOKEN, GAP, HISTOGRAMS, OPEN, WORDS
-from flaskstream.testing import open_stream, serve
+from flaskstream.testing import open_stream
 from flaskstream.upstream import Upstream
 
 OURS = "python:flaskstream.gunicorn_conf"
@@ -621,30 +621,6 @@ def test_no_file_is_left_nor_ever_to_be_seen(
         assert stats(server)["tokens"] == 1
         assert list(tmp_path.iterdir()) == []
         assert not [name for name in set(os.listdir("/dev/shm")) - shared if "flaskstream" in name]
-
-
-@contextlib.contextmanager
-def waitress(app: Flask) -> Iterator[str]:
-    module = pytest.importorskip("waitress", reason="waitress is not installed")
-    server = module.create_server(app, host="127.0.0.1", port=0, threads=4)
-
-    def run() -> None:
-        with contextlib.suppress(OSError):  # its own way of being closed by another thread
-            server.run()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.effective_port}"
-    finally:
-        server.close()
-        thread.join(PATIENCE)
-
-
-@contextlib.contextmanager
-def werkzeug(app: Flask) -> Iterator[str]:
-    with serve(app) as server:
-        yield server.url
 
 
 @pytest.mark.parametrize("serving", [waitress, werkzeug])
