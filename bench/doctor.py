@@ -41,9 +41,11 @@ GROUPS: Mapping[str, Mapping[str, Case]] = {
     "HAProxy": known.HAPROXY,
     "Caddy": known.CADDY,
     "Apache": known.APACHE,
+    "lighttpd": known.LIGHTTPD,
     "Node": known.NODE,
     "apps and servers": known.APPS,
     "chains": known.CHAINS,
+    "the lab": known.LAB,
 }
 
 AT_ONCE = 4
@@ -90,7 +92,7 @@ def run_case(name: str) -> Outcome:
     case = CASES[name]
     try:
         with Stand() as stand:
-            lookers = [Looker(url) for url in stand.urls(case.servers)]
+            lookers = [Looker(url) for url in stand.urls(case.servers, case.endpoint)]
             diagnosis = examine(lookers, case.silence_seconds)
     except (NotHere, ProxyFailed) as error:
         return Outcome(name, problem=" ".join(str(error).split())[:200])

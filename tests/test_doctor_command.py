@@ -175,6 +175,11 @@ def test_ctrl_c_ends_it_at_once_also_while_a_server_never_answers():
     assert "interrupted" in err and "Traceback" not in err
 
 
+def test_the_probe_s_url_may_carry_a_token_which_is_a_note(healthy):
+    code, out, _ = doctor(healthy[0] + "?token=abc")
+    assert (code, "which it ignored: token" in " ".join(out.split())) == (EXIT_STREAMS, True)
+
+
 def test_the_probe_s_url_may_be_one_that_was_tried_by_hand(healthy):
     code, out, _ = doctor("-q", healthy[0] + "?count=3&interval=500")
     assert (code, "Every hop streams" in out) == (EXIT_STREAMS, True)

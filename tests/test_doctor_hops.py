@@ -23,6 +23,7 @@ CHOSEN = (
     "haproxy no-delay",
     "caddy buffers > apache",
     "apache mod_sed",
+    "lighttpd stock",
     "express compression, no mark",
     "node holds the first 1 KB",
     "node ends after 2 s",
@@ -33,6 +34,12 @@ CHOSEN = (
     "sync",
     "blocked hub",
     "replaying",
+    "lab none: the chat",
+    "lab body_reading_hook: the chat",
+    "lab unstreamed_upstream: the chat",
+    "lab late_reader: the chat",
+    "lab blocked_hub: the chat",
+    "lab worker_timeout: the probe",
 )
 
 AT_ONCE = 6
@@ -54,7 +61,7 @@ def running(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Diagnos
 def examined(name: str) -> Diagnosis:
     case = CASES[name]
     with Stand() as stand:
-        return examine([Looker(url) for url in stand.urls(case.servers)], case.silence_seconds)
+        return examine([Looker(url) for url in stand.urls(case.servers, case.endpoint)], case.silence_seconds)
 
 
 @pytest.mark.parametrize("name", CHOSEN)

@@ -25,8 +25,10 @@ from flaskstream.doctor.causes import causes_of
 from flaskstream.doctor.chain import judge
 from flaskstream.doctor.diagnosis import Diagnosis, Hop
 from flaskstream.doctor.evidence import Evidence
+from flaskstream.doctor.exit_codes import EXIT_CANNOT_TELL
 from flaskstream.doctor.experiments import CUT, FIRST, FLOWING, STAGES, TWO, silence
 from flaskstream.doctor.looks import Look, Variant
+from flaskstream.doctor.outcome import exit_code_of
 from flaskstream.doctor.shapes import shape_of
 from flaskstream.probe import ticks
 
@@ -129,6 +131,36 @@ def test_a_length_on_a_stream_speaks_for_a_hook_that_read_it() -> None:
     assert judged(made_evidence(whole, is_direct=True, headers=headers)) == ("held_to_end", "body_reading_hook")
 
 
+HEADERS = {"content-type": "text/event-stream"}
+COUNTED = {**HEADERS, "content-length": "900"}
+
+
+@pytest.mark.parametrize(
+    "headers, headers_at, causes",
+    [
+        (HEADERS, 1.5, ["late_upstream_reader", "joined_body"]),  # nothing tells them apart, and one is more usual
+        (COUNTED, 1.5, ["joined_body", "late_upstream_reader"]),  # a length: who wrote it had it all
+        (HEADERS, 0.01, ["late_upstream_reader", "joined_body"]),
+        (COUNTED, 0.01, ["late_upstream_reader", "joined_body"]),  # it had begun before it had anything
+    ],
+)
+def test_why_an_endpoint_came_whole_is_told_by_what_is_nearest_to_the_evidence(
+    headers: dict[str, str], headers_at: float, causes: list[str]
+) -> None:
+    held = made_look(FIRST, whole, headers=headers, headers_at=headers_at)
+    endpoint = Evidence("", {"first": replace(held, variant=Variant("first", is_probe=False))})
+    found, _ = judge([endpoint, made_evidence()])
+    assert [cause.name for cause in found.causes] == causes
+    assert [cause.confidence for cause in found.causes] == sorted((c.confidence for c in found.causes), reverse=True)
+
+
+@pytest.mark.parametrize("hold", [buffer(4096), clock(0.2), clock(0.5), batch(4), newest(), whole, first_block(1000)])
+def test_causes_come_in_the_order_in_which_they_are_likely(hold: Hold) -> None:
+    for is_direct in (True, False, None):
+        likely = [cause.confidence for cause in hop(made_evidence(hold, is_direct=is_direct)).causes]
+        assert likely == sorted(likely, reverse=True)
+
+
 # Codings.
 
 
@@ -180,6 +212,51 @@ def test_two_ends_after_the_same_time_are_a_limit_and_two_others_are_not() -> No
     other = Evidence("", {"first": cut(FIRST, 0.3), "again": cut(again, 1.2)})
     assert judged(same) == ("cut_by_duration", "duration_limit")
     assert hop(other).verdict.name == "truncated"
+
+
+@pytest.mark.parametrize("seconds", [0.04, 0.09])
+def test_a_cut_in_the_first_silence_may_have_either_cause_and_what_would_tell_is_said(seconds: float) -> None:
+    evidence = Evidence("", {"first": cut(FIRST, seconds), "again": cut(CUT[0], seconds + 0.01)})
+    found = hop(evidence)
+    assert (found.verdict.name, [cause.name for cause in found.causes]) == (
+        "truncated",
+        ["idle_timeout", "duration_limit"],
+    )
+    assert len({cause.confidence for cause in found.causes}) == 1
+    assert all("ticks that come closer, interval=" in cause.would_tell for cause in found.causes)
+    assert f"{found.evidence.first.silences[-1] * 1000:.0f} ms of silence" in found.verdict.sentence
+
+
+def test_a_cut_before_anything_came_may_have_either_cause_too() -> None:
+    evidence = Evidence("", {"first": cut(FIRST, 0.0), "again": cut(CUT[0], 0.0)})
+    looks = {name: replace(look, ended_at=1.0) for name, look in evidence.looks.items()}
+    causes = hop(Evidence("", looks)).causes
+    assert {cause.name for cause in causes} == {"idle_timeout", "duration_limit"}
+    assert all("at the hop behind" in cause.would_tell for cause in causes)
+
+
+@pytest.mark.parametrize("ended", ["left", "timeout"])
+def test_two_looks_that_the_doctor_itself_left_are_no_limit(ended: str) -> None:
+    looks = {"first": cut(FIRST, 0.9), "again": cut(CUT[0], 0.95)}
+    evidence = Evidence("", {name: replace(look, ended=ended) for name, look in looks.items()})
+    assert judged(evidence) == ("truncated", "unknown")
+
+
+def test_denser_ticks_tell_a_silence_from_an_age() -> None:
+    again, dense = CUT
+    looks = {"first": cut(FIRST, 0.08), "again": cut(again, 0.085)}
+    assert judged(Evidence("", {**looks, "dense": cut(dense, 0.082)})) == ("cut_by_duration", "duration_limit")
+    lives_on = Evidence("", {**looks, "dense": made_look(dense)})
+    assert judged(lives_on) == ("cut_by_silence", "idle_timeout")
+    quiet = lives_on.first.silences[-1] * 1000
+    assert f"after {quiet:.0f} ms of silence" in hop(lives_on).verdict.sentence
+
+
+def test_a_silence_that_another_look_lived_through_cut_nothing() -> None:
+    looks = {"first": cut(FIRST, 0.05), "again": cut(CUT[0], 0.05)}
+    quieter = cut(Variant("slow", count=3, interval_ms=60), 0.07)
+    assert judged(Evidence("", looks))[0] == "truncated"
+    assert judged(Evidence("", {**looks, "slow": quieter})) == ("cut_by_duration", "duration_limit")
 
 
 def test_a_sync_worker_that_cuts_is_one_that_was_killed() -> None:
@@ -306,7 +383,51 @@ def test_a_look_without_any_tick_was_held_to_the_end() -> None:
     assert shape_of(silent).kind == "held_to_end"
 
 
+def test_a_look_in_which_nothing_comes_until_the_doctor_goes_cannot_be_judged() -> None:
+    silent = replace(made_look(FIRST), ticks=(), ended="timeout", ended_at=9.5, is_whole=False)
+    evidence = Evidence("", {"first": silent})
+    found = hop(evidence)
+    assert found.verdict.name == "not_a_stream" and "no tick within 9.5 s" in found.verdict.sentence
+    assert exit_code_of(Diagnosis((found,))) == EXIT_CANNOT_TELL
+    assert not any(stage.applies(evidence) for stage in STAGES)
+    assert found.causes[0].would_tell
+
+
+def test_experiments_that_were_left_out_are_a_note() -> None:
+    evidence = Evidence("", made_evidence().looks, left_out=("again", "endure"))
+    assert any(note.endswith("is not known: again, endure") for note in hop(evidence).notes)
+
+
 # What the peer says is not always what it should be.
+
+
+@pytest.mark.parametrize("offset, claim", [(0.7, "after it came"), (5.0, "after it came"), (-0.2, "before it was due")])
+@pytest.mark.parametrize("which", [slice(None), slice(5, 6)])
+def test_stamps_that_cannot_be_are_judged_by_nobody(offset: float, claim: str, which: slice) -> None:
+    look = made_look(FIRST)
+    numbers = {tick.number for tick in look.ticks[which]}
+    ticks = tuple(replace(tick, sent=tick.sent + offset * (tick.number in numbers)) for tick in look.ticks)
+    found = hop(made_evidence(nothing, {"first": replace(look, ticks=ticks)}))
+    assert found.verdict.name == "not_a_stream" and claim in found.verdict.sentence
+    assert exit_code_of(Diagnosis((found,))) == EXIT_CANNOT_TELL
+    assert found.causes[0].cure.startswith("find what answers in the place of the probe")
+
+
+def test_a_replay_whose_clock_is_another_machines_is_still_told_by_its_stamps() -> None:
+    same = {"clock": 5.0}
+    at_once = replace(made_look(FIRST, away(0), hello=same, queued=None))
+    ticks = tuple(replace(tick, came=0.01) for tick in at_once.ticks)
+    looks = {name: replace(at_once, ticks=ticks) for name in ("first", "two")}
+    assert judged(Evidence("", looks)) == ("replayed", "cache")
+    assert any(TWO in stage.variants and stage.applies(Evidence("", {"first": looks["first"]})) for stage in STAGES)
+
+
+@pytest.mark.parametrize("count, said", [(0, "no event came"), (1, "1 event came, too"), (2, "2 events came, too few")])
+def test_an_answer_of_too_few_events_says_how_many_came(count: int, said: str) -> None:
+    look = replace(made_look(FIRST), variant=Variant("first", is_probe=False))
+    found = hop(Evidence("", {"first": replace(look, ticks=look.ticks[:count])}))
+    assert found.verdict.name == "not_a_stream" and found.verdict.sentence.startswith(said)
+    assert "tick" not in found.verdict.sentence
 
 
 def test_requests_that_were_refused_are_a_note_for_nothing_is_known_of_them() -> None:
@@ -321,6 +442,13 @@ def test_a_going_that_nobody_could_be_asked_of_is_told_so() -> None:
     unasked = made_look(FLOW["leave"], left_noticed=None, left_was_asked=False)
     found = hop(made_evidence(nothing, {"leave": unasked}))
     assert "the app could not be asked whether it was told that a client had left" in found.notes
+
+
+def test_what_the_probe_ignored_of_the_url_is_a_note() -> None:
+    evidence = made_evidence(hello={"clock": 1.0, "ignored": ["token", "uid"]})
+    assert any(note.endswith("which it ignored: token, uid") for note in hop(evidence).notes)
+    for nothing_of_it in ({}, {"ignored": "token"}, {"ignored": []}):
+        assert not hop(made_evidence(hello=nothing_of_it)).notes
 
 
 def test_events_that_are_no_ticks_are_no_stream_of_the_probe() -> None:

@@ -67,6 +67,8 @@ REFUSED = {
     "ask=01234567&count=1": "ask: expected it alone, got 2 parameters",
     "count=1&count=2": "count: expected it once, got '2'",
     "intervall=5": "probe: expected parameters out of",
+    "Type=plain": "probe: expected parameters out of",
+    "&".join(f"a{n}=1" for n in range(11)): "probe: expected at most 10 parameters that mean nothing here, got '11'",
     "header=Set-Cookie:a": "header: expected Name:value with a name out of X-Accel-Buffering,",
     "header=Content-Encoding:gzip": "header: expected identity or nothing for Content-Encoding, got 'gzip'",
     "header=Cache-Control:a%0d%0aX: y": "header: expected up to 200 visible characters for Cache-Control, got",
@@ -132,6 +134,55 @@ def ticks_of(answer):
 def test_a_form_says_the_same_as_a_query(client):
     answer = client.post(PATHS[0] + "?interval=5", data={"count": "3"})
     assert [tick.due_ms for tick in ticks_of(answer)] == [0, 5, 10, 15]
+
+
+def test_json_says_the_same_as_a_form(client):
+    asked = {"count": 3, "interval": "5", "header": ["X-Accel-Buffering:", "Cache-Control:private"], "token": {"a": 1}}
+    answer = client.post(PATHS[0], json=asked)
+    first, *others = ticks_of(answer)
+    assert [tick.due_ms for tick in others] == [5, 10, 15] and first.told["ignored"] == ["token"]
+    assert answer.headers["Cache-Control"] == "private" and "X-Accel-Buffering" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "body, said",
+    [
+        ('{"count": 0}', "count: expected a whole number from 1 to 1000, got '0'"),
+        ('{"count": true}', "count: expected a whole number from 1 to 1000, got 'true'"),
+        ('{"count": [1, 2]}', "count: expected it once, got '2'"),
+        ('{"intervall": 5}', "probe: expected parameters out of"),
+        ("[1]", "probe: expected a JSON object, got '[1]'"),
+        ("count=1", "probe: expected a JSON object, got 'count=1'"),
+    ],
+)
+def test_json_has_the_same_names_and_bounds(client, body, said):
+    answer = client.post(PATHS[0], data=body, content_type="application/json")
+    assert answer.status_code == 400 and answer.get_json()["error"]["message"].startswith(said)
+
+
+@pytest.mark.parametrize("kind, came", [("text/xml", "'text/xml'"), (None, "a body without a Content-Type")])
+def test_another_body_is_refused_and_not_passed_over(client, kind, came):
+    answer = client.post(PATHS[0] + SHORT, data="<a/>", content_type=kind)
+    assert answer.status_code == 415
+    expected = f"expected a form, or JSON (Content-Type: application/json), got {came}"
+    assert answer.get_json()["error"]["message"] == expected
+
+
+def test_an_empty_body_says_nothing_whatever_its_type(client):
+    for kind in (None, "application/json", "text/plain"):
+        assert client.post(PATHS[0] + SHORT, data="", content_type=kind).status_code == 200
+
+
+def test_what_the_url_says_to_others_is_ignored_and_its_name_told(client):
+    answer = client.get(f"{PATHS[0]}{SHORT}&token=secret&uid=5&token=other&{'n' * 99}=1")
+    first, *others = ticks_of(answer)
+    assert first.told["ignored"] == ["token", "uid", "n" * 60] and len(others) == 2
+    assert b"secret" not in answer.get_data()
+    assert "ignored" not in ticks_of(client.get(PATHS[0] + SHORT))[0].told
+
+
+def test_who_asks_after_a_probe_may_say_more_as_well(client):
+    assert client.get(PATHS[0] + "?token=secret&ask=0123456789abcdef").status_code == 404
 
 
 def test_head_says_the_headers_of_get(client):

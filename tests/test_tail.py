@@ -46,12 +46,14 @@ def chat(server, script=SCRIPT):
     return "-d", f'{{"q": "hello", "model": "{script.model}"}}', server.url + "/stream/chat"
 
 
+def printed_at(process):
+    """Return when the line of each token was printed."""
+    return [time.monotonic() for line in process.stdout if '{"t":' in line]
+
+
 def test_each_line_is_printed_when_its_event_comes(gunicorn):
-    printed = []
     with tailing(*chat(gunicorn)) as process:
-        for line in process.stdout:
-            if '{"t":' in line:
-                printed.append(time.monotonic())
+        printed = printed_at(process)
         assert process.wait(PATIENCE) == 0
     assert len(printed) == SCRIPT.tokens
     gaps = [later - earlier for earlier, later in zip(printed, printed[1:])]

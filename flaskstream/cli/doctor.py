@@ -12,19 +12,17 @@ import click
 from flaskstream.cli.asking import Seconds, UsageExit, request_of, request_options, tls_context
 from flaskstream.cli.console import (
     EXIT_INTERRUPTED,
-    EXIT_NOT_MEASURED,
     Progress,
     can_unicode,
-    fail,
     say,
     terminal_width,
     wants_color,
     writable_page,
+    write_page,
 )
 from flaskstream.errors import InvalidSetting
 
 if TYPE_CHECKING:
-    from flaskstream.doctor.diagnosis import Diagnosis
     from flaskstream.doctor.look import Looker
 
 
@@ -62,6 +60,7 @@ def doctor(
     from flaskstream.doctor.look import Looker
     from flaskstream.doctor.outcome import exit_code_of
     from flaskstream.doctor.report import text_report
+    from flaskstream.doctor.report_html import html_report
 
     progress = Progress()
     tls = tls_context(insecure)
@@ -88,7 +87,7 @@ def doctor(
         shown = text_report(diagnosis, color=wants_color(), width=terminal_width(), unicode=can_unicode(), quiet=quiet)
         say(shown, nl=False)
     if html:
-        _write_page(diagnosis, html)
+        write_page(html, html_report(diagnosis))
     sys.exit(exit_code_of(diagnosis))
 
 
@@ -100,14 +99,3 @@ def _refuse_probes(lookers: list[Looker]) -> None:
                 f"-X and -d: expected the URL of an ordinary endpoint, got the probe, {looker.url}"
                 " (beside an endpoint it is named with --probe)"
             )
-
-
-def _write_page(diagnosis: Diagnosis, html: str) -> None:
-    from flaskstream.doctor.report_html import html_report
-
-    try:
-        with open(html, "w", encoding="utf-8") as file:
-            file.write(html_report(diagnosis))
-    except OSError as error:
-        fail(f"--html: expected a file that can be written, got {error}", EXIT_NOT_MEASURED)
-    click.echo(f"The page: {html}", err=True)

@@ -14,9 +14,17 @@ from flaskstream.errors import InvalidSetting
 @click.command(cls=UsageExit)
 @click.argument("url")
 @request_options
+@click.option("--http2", "version", flag_value="2", help="HTTP/2 or nothing; else it is used where it is offered.")
+@click.option("--http1.1", "version", flag_value="1.1", help="Not HTTP/2.")
 @click.option("--timeout", type=Seconds(0.1, 86_400), default=300.0, show_default=True, help="Longest silence.")
 def tail(
-    url: str, method: str | None, headers: tuple[tuple[str, str], ...], data: str | None, insecure: bool, timeout: float
+    url: str,
+    method: str | None,
+    headers: tuple[tuple[str, str], ...],
+    data: str | None,
+    insecure: bool,
+    version: str | None,
+    timeout: float,
 ) -> None:
     """Read a stream as it comes: the time, the gap and the event on each line.
 
@@ -26,13 +34,21 @@ def tail(
     Exit codes: 0 the stream was whole; 2 it was cut; 3 none, or no place to write it to; 64 usage; 130 Ctrl-C.
     """
     from flaskstream.doctor.measure import Request
+    from flaskstream.doctor.request import BEST
     from flaskstream.doctor.tail import Tail
 
     asked = request_of(method, headers, data)
     accept = (("Accept", "text/event-stream, */*"), *asked.headers)
     try:
         request = Request(
-            url, asked.method, accept, asked.body, timeout=timeout, max_bytes=sys.maxsize, tls=tls_context(insecure)
+            url,
+            asked.method,
+            accept,
+            asked.body,
+            version or BEST,
+            timeout,
+            max_bytes=sys.maxsize,
+            tls=tls_context(insecure),
         )
     except InvalidSetting as error:
         raise click.UsageError(str(error)) from error

@@ -11,8 +11,10 @@ from typing import Callable, Container
 
 from flaskstream.doctor.diagnosis import Cause
 from flaskstream.doctor.evidence import Evidence
+from flaskstream.doctor.experiments import AGAIN
 from flaskstream.doctor.snippets import with_snippet
 from flaskstream.doctor.verdicts import Verdict, held_coding
+from flaskstream.probe.plan import NUMBERS
 
 CORK_SECONDS = (0.15, 0.26)
 """Linux lets a corked segment go after 200 ms."""
@@ -24,6 +26,8 @@ Behind = "Evidence | None"
 
 def causes_of(evidence: Evidence, verdict: Verdict, behind: Evidence | None = None) -> tuple[Cause, ...]:
     """Return the causes, the most likely first; none for a hop that streams.
+
+    Of two that are as likely the one comes first whose rule does: those that are nearer to what was seen stand there.
 
     Args:
         evidence: of the hop.
@@ -51,11 +55,18 @@ _UNKNOWN = Cause(
 
 
 def _no_probe(evidence: Evidence, verdict: Verdict) -> Cause:
+    cure = _NO_TICK_CURES.get(evidence.kind("first"))
+    if cure:
+        return replace(_UNKNOWN, evidence=verdict.sentence, cure=cure)
     status = evidence.first.status or 0
     cure = next((cure for statuses, cure in _NO_PROBE_CURES if status in statuses), _NAME_THE_PROBE)
     return Cause("unknown", 0.1, verdict.sentence, cure)
 
 
+_NO_TICK_CURES = {
+    "silent": "see that the hop behind it sends: give its URL too",
+    "impossible": "find what answers in the place of the probe, or rewrites its ticks: give the URL of the hop behind",
+}
 _NAME_THE_PROBE = "name the probe, which create_blueprint(debug=['probe']) answers at its prefix and /probe"
 _NO_PROBE_CURES: tuple[tuple[Container[int], str], ...] = (
     ((401, 403, 407), "log in: --header 'Authorization: ...'"),
@@ -178,6 +189,8 @@ def _whole(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cau
     if not _is_proxied(evidence, behind):
         return None
     cure = "take the filter that reads whole responses off this route"
+    if has_length or evidence.product == "lighttpd":
+        cure += " (lighttpd does it by itself: server.stream-response-body = 2)"
     return Cause("whole_body_filter", SURE if behind else LIKELY, seen, cure, "" if behind else _LOOK_BEHIND)
 
 
@@ -258,6 +271,27 @@ def _worker_timeout(evidence: Evidence, verdict: Verdict, behind: Evidence | Non
     )
 
 
+_RAISE_LIMIT = "raise the limit for how long a response may take, in the hop that cuts"
+_HEARTBEAT = "a heartbeat shorter than that (heartbeat=...), or a longer read timeout in this hop"
+
+
+def _age_or_silence(name: str, cure: str) -> Rule:
+    """What a cut may come from where its streams were never as quiet before."""
+
+    def rule(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+        is_either = evidence.cut_when_quiet(verdict.look) and not evidence.outlived(verdict.look)
+        again = AGAIN.get(verdict.look, "")
+        if verdict.name != "truncated" or not evidence.cut_alike(verdict.look, again) or not is_either:
+            return None
+        look = evidence.looks[verdict.look]
+        interval_ms = max(NUMBERS["interval"].lowest, int(look.silences[-1] * 1000 / 3))
+        closer = f"ticks that come closer, interval={interval_ms}: an idle timeout lets them live on, a limit does not"
+        tells = closer if look.ticks else "the same at the hop behind this one, from where ticks may come"
+        return Cause(name, POSSIBLE, verdict.sentence, cure, tells)
+
+    return rule
+
+
 def _duration(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
     if verdict.name != "cut_by_duration":
         return None
@@ -266,7 +300,7 @@ def _duration(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> 
         "duration_limit",
         POSSIBLE / 2 if is_sync else LIKELY,
         verdict.sentence,
-        "raise the limit for how long a response may take, in the hop that cuts",
+        _RAISE_LIMIT,
         "the same at the hop behind",
     )
 
@@ -278,7 +312,7 @@ def _idle(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Caus
         "idle_timeout",
         SURE,
         verdict.sentence,
-        "a heartbeat shorter than that (heartbeat=...), or a longer read timeout in this hop",
+        _HEARTBEAT,
     )
 
 
@@ -321,6 +355,8 @@ RULES: tuple[Rule, ...] = (
     _worker_timeout,
     _duration,
     _idle,
+    _age_or_silence("idle_timeout", _HEARTBEAT),
+    _age_or_silence("duration_limit", _RAISE_LIMIT),
     _hub,
     _cache,
 )

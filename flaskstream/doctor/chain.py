@@ -26,8 +26,12 @@ def judge(seen: Sequence[Evidence]) -> tuple[Hop, ...]:
 
 
 def _at_the_source(hops: Sequence[Hop]) -> tuple[Hop, ...]:
-    """A source that stalls now and then is the last hop's fault, through whichever hop it was seen."""
-    stalled = next((hop for hop in reversed(hops) if hop.verdict.name == STALLED), None)
+    """A source that stalls now and then is the last hop's fault, through whichever hop it was seen.
+
+    While an endpoint streams it is the endpoint's.
+    """
+    seen = (hop for hop in reversed(hops) if hop.verdict.name == STALLED and hop.evidence.first.variant.is_probe)
+    stalled = next(seen, None)
     if stalled is None or not hops[-1].evidence.first.is_answer:
         return tuple(hops)
     adds = _inherited(stalled.verdict)

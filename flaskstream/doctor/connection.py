@@ -9,14 +9,11 @@ import threading
 import time
 from urllib.parse import urlsplit
 
-from flaskstream.doctor.request import PORTS, Request
+from flaskstream.doctor.request import BEST, PORTS, Request, speaks_http2
 from flaskstream.errors import FlaskStreamError
 
 READ_BYTES = 64 * 1024
 """The most that one read takes: a loopback segment, so that a burst is one read."""
-
-ALPN = {"2": ["h2", "http/1.1"]}
-"""What is offered (RFC 7301), by the version of the request; the older ones offer HTTP/1.1."""
 
 _ALPN_LOCK = threading.Lock()
 
@@ -71,6 +68,7 @@ class Connection:
     Attributes:
         connect_seconds: how long the TCP connection took: one round trip.
         address: "ADDRESS:PORT" of this client, as the peer sees it if nothing is between.
+        http_version: the one to speak: that of the request, or what was agreed with the peer.
 
     Raises:
         ConnectionEnded: no listener, no such name, TLS failed, or nobody there speaks HTTP/2 where that was asked for.
@@ -80,6 +78,7 @@ class Connection:
         self._patience = patience
         try:
             self._socket = self._connected(request)
+            self.http_version = _agreed(self._socket, request)
         except socket.timeout:
             raise patience.lost("a connection") from None
         except (OSError, UnicodeError) as error:  # UnicodeError: a host name that DNS cannot carry
@@ -154,11 +153,24 @@ def _say(connection: socket.socket, farewell: bytes) -> None:
         pass  # it does not listen, and is left all the same
 
 
+def _offered(http_version: str) -> list[str]:
+    """Return what is offered by ALPN (RFC 7301) for the version of a request."""
+    is_offered = http_version == "2" or (http_version == BEST and speaks_http2())
+    return ["h2", "http/1.1"] if is_offered else ["http/1.1"]
+
+
+def _agreed(connection: socket.socket, request: Request) -> str:
+    if request.http_version != BEST:
+        return request.http_version
+    is_2 = isinstance(connection, ssl.SSLSocket) and connection.selected_alpn_protocol() == "h2"
+    return "2" if is_2 else "1.1"
+
+
 def _secured(plain: socket.socket, host: str, request: Request) -> ssl.SSLSocket:
     """Return TLS over this connection; both are closed where that fails."""
     context = request.tls or ssl.create_default_context()
     with _ALPN_LOCK:  # the context may be shared by requests of other versions; a socket keeps what it began with
-        context.set_alpn_protocols(ALPN.get(request.http_version, ["http/1.1"]))
+        context.set_alpn_protocols(_offered(request.http_version))
         secured = context.wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False)
     try:
         secured.do_handshake()

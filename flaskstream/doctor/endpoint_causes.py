@@ -17,13 +17,9 @@ _NO_PROBE = Cause(
     "the probe beside it: if that streams, the view holds, and if not, a hop does",
 )
 
-LATE_READER_BYTES = (256, 4096)
-"""`iter_lines` waits for 512 bytes of the upstream, `iter_content` for what it was told: the events of a burst are as
-much text, in another form."""
-
 
 def causes_of_endpoint(evidence: Evidence, verdict: Verdict, beside: Evidence | None) -> tuple[Cause, ...]:
-    """Return the causes, the most likely first.
+    """Return the causes, the most likely first; of two that are as likely, the one whose rule comes first.
 
     Args:
         evidence: of the endpoint.
@@ -62,10 +58,22 @@ def _coding(evidence: Evidence) -> Cause:
     )
 
 
+EARLY_SHARE = 0.5
+
+
+def _began_early(evidence: Evidence) -> bool:
+    """Tell whether the headers came long before the body: the view had returned by then."""
+    headers_at = evidence.first.headers_at
+    return headers_at is not None and headers_at < evidence.first.ended_at * EARLY_SHARE
+
+
 def _joined(evidence: Evidence) -> Cause:
     knows_length = "content-length" in evidence.first.headers
     seen = "the probe beside it streams, and this came whole" + (", with a Content-Length" if knows_length else "")
-    return Cause("joined_body", 0.8 if knows_length else 0.5, seen, "return the generator itself from the view", _TELLS)
+    confidence = 0.8 if knows_length else 0.5
+    if _began_early(evidence):
+        seen, confidence = f"{seen}; but its headers came before: a view that joins has none until it is done", 0.2
+    return Cause("joined_body", confidence, seen, "return the generator itself from the view", _TELLS)
 
 
 def _unstreamed(evidence: Evidence) -> Cause:
@@ -80,12 +88,11 @@ def _unstreamed(evidence: Evidence) -> Cause:
 
 
 def _late_reader(evidence: Evidence) -> Cause:
-    size = evidence.shape.size
-    is_like = LATE_READER_BYTES[0] <= size <= LATE_READER_BYTES[1]
+    # Several events at a time were several in the upstream: a view that collects makes one of them.
     return Cause(
         "late_upstream_reader",
-        0.6 if is_like else 0.4,
-        f"the probe beside it streams, and this comes about {size} bytes at a time",
+        0.6,
+        f"the probe beside it streams, and this comes about {evidence.shape.size} bytes at a time",
         "read what is there: response.raw.read1(n, decode_content=True), or flaskstream.Upstream",
         _TELLS,
     )
@@ -94,9 +101,23 @@ def _late_reader(evidence: Evidence) -> Cause:
 def _accumulator(evidence: Evidence) -> Cause:
     return Cause(
         "token_accumulator",
-        0.5,
+        0.4,
         f"the probe beside it streams, and this comes about {evidence.shape.ticks} events at a time",
         "send each token as it comes; collect on the side for whatever needs sentences",
+        _TELLS,
+    )
+
+
+def _occupied(evidence: Evidence) -> Cause:
+    worker = str(evidence.looks["beside"].hello.get("worker", ""))
+    if worker == "sync":
+        seen = "the worker is a sync one, which serves nobody else before this has ended"
+        return Cause("no_free_worker", 0.8, seen, 'worker_class = "gevent"', _TELLS)
+    return Cause(
+        "blocked_hub",
+        0.8,
+        "two probes at once stream, and one beside this does not: the view computes, and lets nothing else run",
+        "let others run between tokens (gevent.sleep(0), which @event_stream does), or compute in a thread pool",
         _TELLS,
     )
 
@@ -107,4 +128,6 @@ _RULES: dict[str, tuple[Callable[[Evidence], Cause], ...]] = {
     "bursts_by_time": (_accumulator, _late_reader),
     "one_event_late": (_late_reader,),
     "headers_late": (_unstreamed,),
+    "serialised": (_occupied,),
+    "source_stalled": (_occupied,),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Mapping
 
 from flaskstream.doctor.looks import Look
@@ -22,6 +23,15 @@ WAITED_SHARE = 0.7
 """Of two streams at once the second waited for the first if it began so late, as a share of what one takes."""
 
 
+SHORTEST_WAIT_SECONDS = 0.5
+"""What waited for less may have waited for a busy machine."""
+
+LONGER_RATIO = 1.5
+"""A silence that is so much longer than all before it may be what ended the stream."""
+
+LOOKS_ROUND_SECONDS = 1.1
+"""gunicorn looks once a second for sync workers that give no sign of life, on a machine that may be busy."""
+
 WHOLE_TICKS = 0.25
 """A delay that is so near to a number of ticks is that many."""
 
@@ -32,9 +42,11 @@ class Evidence:
 
     Attributes:
         url: of the hop.
-        looks: one for each experiment that was made; "two" is the second of two at once.
+        looks: one for each experiment that was made; "two" is the second of two at once, "beside" one of the probe
+            while an ordinary endpoint streamed.
         product: what the hop is, by its headers; "": it does not say.
         server: what the app says of its server; "": no probe was asked.
+        left_out: experiments for which there was no time.
         distance: how long everything takes from the app, in seconds, beyond what the connection shows: it is far away.
     """
 
@@ -42,6 +54,7 @@ class Evidence:
     looks: Mapping[str, Look]
     product: str = ""
     server: str = ""
+    left_out: tuple[str, ...] = ()
     shapes: Mapping[str, Shape] = field(init=False, compare=False)
     distance: float = field(init=False, compare=False)
 
@@ -78,6 +91,37 @@ class Evidence:
         """Tell whether this look streamed."""
         return self.kind(name) == "streams"
 
+    def cut_alike(self, name: str, again: str) -> bool:
+        """Tell whether these two looks were cut after the same time."""
+        if self.kind(name) != "cut" or self.kind(again) != "cut":
+            return False
+        if any(self.looks[look].ended in ("left", "timeout") for look in (name, again)):
+            return False  # it is the doctor who went
+        one, other = self.looks[name].ended_at, self.looks[again].ended_at
+        return is_same(one, other) or abs(one - other) <= self._slack
+
+    @property
+    def _slack(self) -> float:
+        """Seconds by which two times may differ and be the same."""
+        is_sync = self.first.hello.get("worker") == "sync"
+        return _NOISE_SECONDS + (LOOKS_ROUND_SECONDS if is_sync else 0.0)
+
+    def cut_when_quiet(self, name: str) -> bool:
+        """Tell whether a silence may have cut this look, and those cut alike: no look lived through one as long."""
+        lived_through = max((gap for look in self.looks.values() for gap in look.silences[:-1]), default=0.0)
+        alike = [look for other, look in self.looks.items() if self.cut_alike(name, other)]
+        return all(look.silences[-1] > lived_through * LONGER_RATIO for look in alike)
+
+    def outlived(self, name: str) -> tuple[Look, ...]:
+        """Return the looks that lived longer than this one, which was cut: its age was no reason."""
+        age = self.looks[name].ended_at * SAME_RATIO + self._slack
+        return tuple(look for look in self.looks.values() if look.ticks and look.ended_at - look.ticks[0].came > age)
+
+    def outlived_by_busier(self, name: str) -> bool:
+        """Tell whether one of those was usually not silent for as long as this one when it was cut: that is why."""
+        silence = self.looks[name].silences[-1]
+        return any(median(look.silences[1:-1] or look.silences) < silence for look in self.outlived(name))
+
     @property
     def is_direct(self) -> bool | None:
         """Whether the app itself answers here, with no proxy between; `None`: it cannot be told."""
@@ -97,6 +141,16 @@ class Evidence:
         waited = look.ticks[0].came - look.ticks[0].sent
         usual = self.first.ticks[0].came - self.first.ticks[0].sent if self.first.ticks else 0.0
         return waited if waited >= max(look.variant.seconds * WAITED_SHARE, 3 * usual) else 0.0
+
+    @property
+    def kept_waiting(self) -> float:
+        """How long the probe, asked while this endpoint streamed, waited for its end, in seconds; 0: it did not."""
+        probe, endpoint = self.looks.get("beside"), self.looks.get("browser")
+        if probe is None or endpoint is None or not self.first.ticks:
+            return 0.0
+        waited = probe.ticks[0].came - probe.ticks[0].sent if probe.ticks else probe.ended_at
+        rest = endpoint.ended_at - self.first.ticks[0].came
+        return waited if waited >= max(rest * WAITED_SHARE, SHORTEST_WAIT_SECONDS) else 0.0
 
     @property
     def timer(self) -> float:

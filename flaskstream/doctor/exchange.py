@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import time
+from dataclasses import replace
 from typing import Iterator
 
 from flaskstream.doctor.arrivals import Chunk, Read, Timed, TimedComment
@@ -140,6 +141,8 @@ class Exchange:
         try:
             self._connection = Connection(self.request, self._patience)
             self.connect_seconds, self.address = self._connection.connect_seconds, self._connection.address
+            if self._connection.http_version != self.request.http_version:
+                self._protocol = protocol_for(replace(self.request, http_version=self._connection.http_version))
             self._send()
         except ConnectionEnded as over:
             self._finish(over.how, over.error)

@@ -19,11 +19,14 @@ BROWSER_CODINGS = "gzip, deflate, br, zstd"
 """What browsers offer. Compressors disagree by coding in one and the same hop, so each is tried."""
 
 ENDPOINT = Variant("first", is_probe=False)
-ENDPOINT_CODINGS = (Variant("browser", is_probe=False, accept_encoding=BROWSER_CODINGS),)
-"""An ordinary endpoint is asked twice, and not more."""
+ENDPOINT_OF_BROWSERS = Variant("browser", is_probe=False, accept_encoding=BROWSER_CODINGS)
+"""An ordinary endpoint is asked twice, and a third time only where the second was suspect."""
 
 _QUICK = {"count": 8, "interval_ms": 100}
 """Not faster: a tick that came with the next one must be later than what a busy machine makes late."""
+
+BESIDE = Variant("beside", **_QUICK)  # type: ignore[arg-type]
+"""The probe while the endpoint streams: whether a view that streams lets others."""
 
 HTTP2 = Variant("http2", http_version="2", **_QUICK)  # type: ignore[arg-type]
 """What browsers speak to an https URL whose server offers it."""
@@ -63,7 +66,11 @@ HELD = (
 
 """Where it did not: what it waits for."""
 
-CUT = (Variant("again", count=15),)
+AGAIN = {"first": "again", "endure": "endure_again"}
+"""What repeats a look that was cut: whether it always is, and after the same time."""
+
+CUT = (Variant("again", count=15), Variant("dense", count=100, interval_ms=15))
+"""Where the first look was cut; the second one: whether it is also where no silence is as long."""
 
 CUT_LATER = (Variant("endure_again", count=60),)
 
@@ -89,12 +96,20 @@ class Stage:
     applies: Callable[[Evidence], bool]
 
 
+UNANSWERED = ("unreachable", "not_a_stream", "silent")
+"""Kinds of a first look after which nothing more is to be seen."""
+
+
 def _answers(evidence: Evidence) -> bool:
-    return evidence.kind("first") not in ("unreachable", "not_a_stream")
+    return evidence.kind("first") not in UNANSWERED
 
 
 def _flows_at_once(evidence: Evidence) -> bool:
     return evidence.streamed("first")
+
+
+def _is_cut_once(evidence: Evidence, name: str) -> bool:
+    return evidence.kind(name) == "cut" and AGAIN[name] not in evidence.looks
 
 
 STAGES: Sequence[Stage] = (
@@ -103,8 +118,9 @@ STAGES: Sequence[Stage] = (
     Stage(FLOWING, lambda evidence: _flows_at_once(evidence) and may_run_together(evidence)),
     Stage(FLOWING_ALONE, lambda evidence: _flows_at_once(evidence) and not may_run_together(evidence)),
     Stage(SYNC, lambda evidence: evidence.streamed("endure") and evidence.first.hello.get("worker") == "sync"),
-    Stage(CUT, lambda evidence: evidence.kind("first") == "cut"),
-    Stage(CUT_LATER, lambda evidence: evidence.kind("endure") == "cut"),
+    Stage(CUT[:1], lambda evidence: _is_cut_once(evidence, "first")),
+    Stage(CUT[1:], lambda evidence: evidence.kind("first") == "cut"),
+    Stage(CUT_LATER, lambda evidence: _is_cut_once(evidence, "endure")),
 )
 """After the first look, in this order."""
 

@@ -26,6 +26,7 @@ PRODUCTS: tuple[tuple[str, str, str], ...] = (
     ("traefik", "server", r"traefik"),
     ("iis", "server", r"microsoft-iis"),
     ("google", "via", r"\bgoogle\b"),
+    ("lighttpd", "server", r"^lighttpd"),
     ("express", "x-powered-by", r"^express"),
 )
 """The product, the header that names it, and what is found there."""

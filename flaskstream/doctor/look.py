@@ -8,7 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from flaskstream.doctor.looks import Look, Tick, Variant
@@ -34,6 +34,11 @@ _ASK_EVERY = 0.1
 _TICK_OVERHEAD = len("data: \n\n")
 
 Headers = Sequence["tuple[str, str]"]
+
+
+def longest_seconds(variant: Variant) -> float:
+    """Return how long a look at the probe may take at most, where nothing comes of what should."""
+    return variant.seconds + SLACK_SECONDS + (0.0 if variant.leave_after is None else ASK_SECONDS)
 
 
 class Looker:
@@ -69,21 +74,20 @@ class Looker:
         """Return what this variant shows; of several at once, the one that began last. Raises nothing."""
         if variant.at_once == 1:
             return self._look(variant)
-        looks = self._together([replace(variant, at_once=1)] * variant.at_once)
+        looks = self._together([replace(variant, at_once=1)] * variant.at_once, self._look)
         last = max(looks, key=lambda look: look.ticks[0].came if look.ticks else look.ended_at)
         return replace(last, variant=variant)
 
-    def look_all(self, variants: Sequence[Variant], together: bool) -> dict[str, Look]:
-        """Return a look for each variant, taken together or one after the other."""
-        looks = self._together(variants) if together else [self.look(variant) for variant in variants]
-        return {variant.name: look for variant, look in zip(variants, looks)}
+    def look_all(self, variants: Sequence[Variant], look: Callable[[Variant], Look]) -> dict[str, Look]:
+        """Return a look for each variant, all at once; `look` takes one, or several and returns the best."""
+        return {variant.name: seen for variant, seen in zip(variants, self._together(variants, look))}
 
-    def _together(self, variants: Sequence[Variant]) -> list[Look]:
+    def _together(self, variants: Sequence[Variant], look: Callable[[Variant], Look]) -> list[Look]:
         start = threading.Barrier(len(variants))
 
         def wait_and_look(variant: Variant) -> Look:
             start.wait()
-            return self.look(variant)
+            return look(variant)
 
         pool = ThreadPoolExecutor(len(variants))
         try:
@@ -132,7 +136,7 @@ class Looker:
             body=b"" if variant.method == "POST" else None,
             http_version=variant.http_version,
             timeout=variant.seconds + SLACK_SECONDS,
-            max_seconds=2 * variant.seconds + SLACK_SECONDS,
+            max_seconds=variant.seconds + SLACK_SECONDS,
             tls=self._tls,
         )
 

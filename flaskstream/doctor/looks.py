@@ -168,9 +168,15 @@ class Look:
         return bursts_of(self.ticks, self.variant.interval * ALONE_SHARE)
 
     @property
+    def silences(self) -> tuple[float, ...]:
+        """How long nothing came: before the first tick, between two, and at last between the last one and the end."""
+        times = (0.0, *(tick.came for tick in self.ticks), self.ended_at)
+        return tuple(later - earlier for earlier, later in zip(times, times[1:]))
+
+    @property
     def missing(self) -> int:
         """How many ticks never came, of those that were asked for."""
-        return self.variant.count + 1 - len({tick.number for tick in self.ticks})
+        return max(0, self.variant.count + 1 - len({tick.number for tick in self.ticks}))
 
     @property
     def stall(self) -> float:

@@ -6,6 +6,7 @@ from statistics import median
 from typing import Callable
 
 from flaskstream.doctor.evidence import Evidence
+from flaskstream.probe.plan import MAX_IGNORED
 
 SLOW_TO_NOTICE = 1.5
 """Seconds after which a client's going has become expensive: an answer is paid for by the token."""
@@ -94,11 +95,27 @@ def _refused(evidence: Evidence) -> str:
     )
 
 
+def _left_out(evidence: Evidence) -> str:
+    names = ", ".join(evidence.left_out)
+    told = f"there was no time for some experiments, and what they would have shown is not known: {names}"
+    return told if names else ""
+
+
+def _ignored(evidence: Evidence) -> str:
+    """A slip in a name of its parameters the probe refuses; a token of the site's it cannot know."""
+    names: object = evidence.first.hello.get("ignored")
+    if not isinstance(names, list) or not names:
+        return ""
+    return f"the URL says more than the probe knows, which it ignored: {', '.join(map(str, names[:MAX_IGNORED]))}"
+
+
 RULES: tuple[Callable[[Evidence], str], ...] = (
     _leaving,
     _refused,
+    _left_out,
     _fat_events,
     _far,
+    _ignored,
     _held_where_the_first_streams("post", "GET streams, POST is held"),
     _held_where_the_first_streams(
         "unmarked", "a stream that does not say X-Accel-Buffering: no is held here; the kit's says it"

@@ -16,6 +16,10 @@ MAX_BYTES = 64 * 1024 * 1024
 
 PORTS = {"http": 80, "https": 443}
 
+BEST = "best"
+VERSIONS = ("1.1", "1.0", "2", BEST)
+"""Of HTTP; `BEST`: 2 where the peer offers it and the package h2 is there, else 1.1."""
+
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")  # RFC 9110 5.5
 _VISIBLE_ASCII = re.compile(r"[!-~]+")
@@ -28,7 +32,7 @@ class Request:
     Args:
         url: http or https; other characters than visible ASCII are to be percent-encoded by the caller.
         headers: pairs, sent in this order.
-        http_version: "1.1", "1.0" or "2": hops treat them differently. "2" needs the package h2; over TLS it is
+        http_version: one of `VERSIONS`: hops treat them differently. "2" needs the package h2; over TLS it is
             negotiated, in the clear it takes a peer that is known to speak it (RFC 9113 3.3).
         timeout: seconds. The longest wait for the connection, and the longest silence.
         max_seconds: seconds after the connection was tried, when the client leaves whatever comes. `None`: stays.
@@ -53,8 +57,8 @@ class Request:
         _check_url(self.url)
         if not _TOKEN.fullmatch(self.method):
             raise InvalidSetting(f"method: expected a name like GET, got {self.method!r}")
-        if self.http_version not in ("1.0", "1.1", "2"):
-            raise InvalidSetting(f'http_version: expected "1.0", "1.1" or "2", got {self.http_version!r}')
+        if self.http_version not in VERSIONS:
+            raise InvalidSetting(f"http_version: expected one of {', '.join(VERSIONS)}, got {self.http_version!r}")
         if self.http_version == "2" and not speaks_http2():
             raise InvalidSetting('http_version: "2" needs h2 (pip install "flaskstream[http2]")')
         if self.timeout <= 0:
@@ -72,7 +76,8 @@ class Request:
             headers.insert(0, ("Host", parts.netloc))
         if self.body is not None and find_header(self.headers, "Content-Length") is None:
             headers.append(("Content-Length", str(len(self.body))))
-        lines = [f"{self.method} {target} HTTP/{self.http_version}", *(f"{name}: {value}" for name, value in headers)]
+        version = "1.1" if self.http_version == BEST else self.http_version
+        lines = [f"{self.method} {target} HTTP/{version}", *(f"{name}: {value}" for name, value in headers)]
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + (self.body or b"")
 
 

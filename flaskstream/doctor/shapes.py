@@ -28,6 +28,9 @@ REPLAY_SECONDS = 0.5
 EARLY_SHARE = 0.08
 """What waits for the next tick does not come before it, but for this share of an interval, which is measuring."""
 
+UNDUE_SECONDS = 0.05
+"""The app waits for a tick by its own clock: none is sent so much before it is due."""
+
 LATE_SHARE = 0.8
 """Of a body that cannot be decoded: so much of it, in the last part of the time, was held to the end."""
 
@@ -41,8 +44,8 @@ class Shape:
     """How the ticks of one look came.
 
     Attributes:
-        kind: "unreachable", "not_a_stream", "replayed", "cut", "cut_in_silence", "source_stalled", "streams",
-            "held_to_end", "first_block", "one_late", "lagged" or "bursts".
+        kind: "unreachable", "not_a_stream", "replayed", "impossible", "silent", "cut", "cut_in_silence",
+            "source_stalled", "streams", "held_to_end", "first_block", "one_late", "lagged" or "bursts".
         delay: the median delay of the ticks, in seconds.
         longest: the longest delay, but for one that the machine may have made.
         size: bytes in a burst; 0: it does not matter.
@@ -129,6 +132,20 @@ def _replayed(look: Look) -> bool:
     return look.queued is not None and look.queued < -REPLAY_SECONDS
 
 
+def _impossible(look: Look) -> bool:
+    return any(is_impossible(tick) for tick in look.ticks)
+
+
+def is_impossible(tick: Tick) -> bool:
+    """Tell whether a tick claims to have been sent after it came, or before it was due: nothing follows from it."""
+    return tick.sent - tick.came > REPLAY_SECONDS or tick.due - tick.sent > UNDUE_SECONDS
+
+
+def _silent(look: Look) -> bool:
+    """Nothing came for as long as one waits here, and the end did not, either."""
+    return not look.ticks and look.ended in ("timeout", "left")
+
+
 def _is_cut(look: Look) -> bool:
     return not look.is_whole and look.variant.leave_after is None
 
@@ -192,6 +209,8 @@ RULES: tuple[tuple[str, Callable[[Look], bool]], ...] = (
     ("unreachable", _unreachable),
     ("not_a_stream", _not_a_stream),
     ("replayed", _replayed),
+    ("impossible", _impossible),
+    ("silent", _silent),
     ("cut_in_silence", _cut_in_silence),
     ("cut", _is_cut),
     ("source_stalled", _source_stalled),

@@ -59,8 +59,8 @@ class Tail:
     def _head(self, exchange: Exchange) -> Iterator[str]:
         if exchange.status is None:
             return
-        status_line = self._shown(f"HTTP/{exchange.http_version} {exchange.status} {exchange.reason}")
-        yield self._terminal.paint("title", status_line)
+        status_line = f"HTTP/{exchange.http_version} {exchange.status} {exchange.reason}"
+        yield self._terminal.paint("title", self._shown(status_line.rstrip()))  # HTTP/2 has no reasons
         for name, value in exchange.headers:
             if name.lower() in _SHOWN_HEADERS:
                 yield self._terminal.paint("quiet", self._shown(f"{name}: {value}"))

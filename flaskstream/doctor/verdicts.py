@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable
 
-from flaskstream.doctor.evidence import Evidence, is_same
+from flaskstream.doctor.evidence import Evidence
+from flaskstream.doctor.experiments import AGAIN
 from flaskstream.doctor.looks import Look
+from flaskstream.doctor.shapes import is_impossible
 
 CODINGS = ("browser", "br", "zstd", "gzip")
 """The looks that offered a coding, the most usual first."""
@@ -69,8 +71,22 @@ def _not_a_stream(evidence: Evidence) -> Verdict | None:
     if first.is_answer and first.strangers:
         told = f"{first.strangers} events came, and none is a tick: it is no probe, or a filter rewrites what passes"
         return Verdict("not_a_stream", told)
-    kind = first.headers.get("content-type", "no content type")
-    return Verdict("not_a_stream", f"the status is {first.status}, the type {kind}, and no tick came")
+    if first.is_answer and not first.variant.is_probe:
+        count = len(first.ticks)
+        events = "no event came" if not count else f"{count} event{'s'[: count - 1]} came, too few to judge by"
+        return Verdict("not_a_stream", f"{events}; the status is {first.status}, the type {_type_of(first)}")
+    return Verdict("not_a_stream", f"the status is {first.status}, the type {_type_of(first)}, and no tick came")
+
+
+def _type_of(look: Look) -> str:
+    return look.headers.get("content-type", "not given")
+
+
+def _silent(evidence: Evidence) -> Verdict | None:
+    if evidence.kind("first") != "silent":
+        return None
+    told = "the headers came, and then no tick" if evidence.first.headers_at is not None else "no tick came"
+    return Verdict("not_a_stream", f"{told} within {_ms(evidence.first.ended_at)}: held for longer, or never sent")
 
 
 def _replayed(evidence: Evidence) -> Verdict | None:
@@ -78,6 +94,28 @@ def _replayed(evidence: Evidence) -> Verdict | None:
     if len(clocks) == len(set(clocks)) and evidence.kind("first") != "replayed":
         return None
     return Verdict("replayed", "what came had been sent before it was asked for")
+
+
+def _keeps_others_waiting(evidence: Evidence) -> Verdict | None:
+    """What the probe, asked beside an endpoint that streams, shows of both."""
+    if evidence.kept_waiting:
+        sentence = f"the probe, asked while this streamed, began {_ms(evidence.kept_waiting)} late, when this had ended"
+        return Verdict("serialised", sentence, "beside")
+    if evidence.kind("beside") != "source_stalled":
+        return None
+    stall = _ms(evidence.looks["beside"].stall)
+    return Verdict("source_stalled", f"while this streamed, the probe was up to {stall} late with its ticks", "beside")
+
+
+def _impossible(evidence: Evidence) -> Verdict | None:
+    """From stamps that cannot be nothing follows."""
+    if evidence.kind("first") != "impossible":
+        return None
+    tick = next(tick for tick in evidence.first.ticks if is_impossible(tick))
+    early, late = tick.due - tick.sent, tick.sent - tick.came
+    claim = f"{_ms(early)} before it was due" if early > late else f"{_ms(late)} after it came"
+    told = f"tick {tick.number} says that it was sent {claim}"
+    return Verdict("not_a_stream", f"{told}, which cannot be: it is no probe, or something rewrites what passes")
 
 
 def _serialised(evidence: Evidence) -> Verdict | None:
@@ -88,8 +126,8 @@ def _serialised(evidence: Evidence) -> Verdict | None:
 
 
 def _cut(evidence: Evidence) -> Verdict | None:
-    for name, again in (("first", "again"), ("endure", "endure_again")):
-        if evidence.kind(name) == "cut":
+    for name, again in AGAIN.items():
+        if evidence.kind(name) in ("cut", "silent"):
             return _cut_in(evidence, name, again)
     if evidence.kind("silence") not in ("cut_in_silence", "cut"):
         return None
@@ -99,15 +137,22 @@ def _cut(evidence: Evidence) -> Verdict | None:
 
 
 def _cut_in(evidence: Evidence, name: str, again: str) -> Verdict:
-    look, second = evidence.looks[name], evidence.looks.get(again)
+    look = evidence.looks[name]
     if look.ended == "malformed":
         return Verdict("truncated", f"its bytes are no sound answer: {look.error}", name)
     missing = f"with {look.missing} ticks missing" if look.missing else "when all ticks had come, without its end"
     told = f"after {_ms(look.ended_at)}" + (f", {missing}" if look.variant.is_probe else "")
     told += f" ({look.error})" if look.error else ""
-    if second is not None and evidence.kind(again) == "cut" and is_same(look.ended_at, second.ended_at):
-        return Verdict("cut_by_duration", f"each stream was cut {told}", name)
-    return Verdict("truncated", f"the stream ended {told}", name)
+    if not evidence.cut_alike(name, again):
+        return Verdict("truncated", f"the stream ended {told}", name)
+    quiet = f"{_ms(look.silences[-1])} of silence"
+    if evidence.outlived_by_busier(name):
+        return Verdict("cut_by_silence", f"the stream was cut after {quiet}, and lives on without one", name)
+    if evidence.outlived(name):
+        return Verdict("truncated", f"the stream ended {told}", name)
+    if evidence.cut_when_quiet(name):
+        return Verdict("truncated", f"each stream was cut {told}: for its age, or for {quiet}", name)
+    return Verdict("cut_by_duration", f"each stream was cut {told}", name)
 
 
 def _altered(evidence: Evidence) -> Verdict | None:
@@ -194,7 +239,9 @@ def _held_in_http2(evidence: Evidence) -> Verdict | None:
 RULES: tuple[Callable[[Evidence], Verdict | None], ...] = (
     _unreachable,
     _not_a_stream,
+    _silent,
     _replayed,
+    _impossible,
     _cut,
     _altered,
     _source_stalled,
@@ -202,4 +249,5 @@ RULES: tuple[Callable[[Evidence], Verdict | None], ...] = (
     _held,
     _held_in_a_coding,
     _held_in_http2,
+    _keeps_others_waiting,
 )

@@ -9,17 +9,19 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Iterator
 
-from flask import Flask, Response, stream_with_context
+from flask import Blueprint, Flask, Response, request, stream_with_context
 
 from flaskstream.chat_request import chat_payload
 from flaskstream.debug import DebugPrinter
 from flaskstream.dialects import OPENAI
 from flaskstream.guard import refusal
 from flaskstream.lab.faults import active_faults
+from flaskstream.options import StreamOptions
+from flaskstream.probe.route import add_probe
 from flaskstream.relay.answers import tokens as tokens_of
 from flaskstream.settings import Settings
 from flaskstream.sse import Event, to_json
-from flaskstream.unbuffered import STREAM_HEADERS
+from flaskstream.unbuffered import STREAM_HEADERS, StreamResponse
 from flaskstream.upstream import Upstream
 from flaskstream.upstream.answer import Answer
 from flaskstream.wire import EventWire
@@ -59,7 +61,7 @@ class Steps:
 
 
 def install_broken(app: Flask, prefix: str, upstream: Upstream, settings: Settings) -> None:
-    """Give the app the route `/chat`, with the faults of the settings.
+    """Give the app the routes `/chat` and `/probe`, with the faults of the settings.
 
     Raises:
         InvalidSetting: there is no fault of a name.
@@ -79,6 +81,29 @@ def install_broken(app: Flask, prefix: str, upstream: Upstream, settings: Settin
         frames = _frames(steps, upstream, payload, settings.debug_print)
         body = steps.body(stream_with_context(frames))
         return Response(body, content_type="text/event-stream", headers=STREAM_HEADERS)
+
+    app.register_blueprint(_probe(steps), url_prefix=prefix)
+
+
+def _probe(steps: Steps) -> Blueprint:
+    """Return the kit's probe as this app sends what it streams: in a plain response, which nothing guards.
+
+    What its view would do to its tokens it does not do: ticks come from no upstream, and are no text.
+    """
+    blueprint = Blueprint("lab_probe", __name__)
+    add_probe(blueprint, StreamOptions())
+
+    @blueprint.after_request  # before the hooks of the app
+    def unguarded(response: Response) -> Response:
+        if not isinstance(response, StreamResponse):
+            return response
+        ticks: Any = response.get_app_iter(request.environ)
+        headers = response.get_wsgi_headers(request.environ)
+        plain = Response(steps.body(ticks), response.status, headers)
+        plain.call_on_close(ticks.close)
+        return plain
+
+    return blueprint
 
 
 def _frames(steps: Steps, upstream: Upstream, payload: Any, debug_print: bool) -> Iterator[bytes]:

@@ -53,7 +53,8 @@ class GunicornProcess:
     gunicorn is gone. It ends with this process too, however that ends: see `flaskstream.lab.leash`.
 
     Args:
-        settings: `FLASKSTREAM_` variables by their names without the prefix; those of this process are not inherited.
+        settings: `FLASKSTREAM_` variables by their names without the prefix; those of this process are not inherited,
+            and there is no store unless one is named.
         arguments: for gunicorn, after its own.
         app: what it serves.
         config: where its settings are.
@@ -190,7 +191,8 @@ def _environment(settings: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment().items()
         if name not in _NOT_INHERITED and not name.startswith(PREFIX)
     }
-    return {**inherited, **{PREFIX + name.upper(): value for name, value in settings.items()}}
+    named = {"store": "", **settings}
+    return {**inherited, **{PREFIX + name.upper(): value for name, value in named.items()}}
 
 
 def _epoch(text: bytes) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, fields
-from typing import Any, Callable, Iterable
+from difflib import get_close_matches
+from typing import Any, Callable, Collection, Iterable
 from urllib.parse import urlencode
 
 from flaskstream.errors import InvalidSetting
@@ -39,6 +41,14 @@ NUMBERS = {
 HEADERS = ("X-Accel-Buffering", "Cache-Control", "Content-Encoding")
 """The headers of the answer that a client may set, or leave out."""
 
+MAX_IGNORED = 10
+"""Parameters that mean nothing here, such as a token of the site's: more are a mistake."""
+
+MISSPELLED = 0.81
+"""A name that is as much like one of ours is a slip, not another's: `intervall` is, and `uid` is not."""
+
+_SHOWN_CHARACTERS = 60
+
 _PROBE_ID = re.compile("[0-9a-f]{8,32}")
 _HEADER_VALUE = re.compile("[!-~](?:[ -~]{0,198}[!-~])?|")
 
@@ -56,6 +66,7 @@ class ProbePlan:
         heartbeat_ms: silence after which a comment is sent, in events only; 0: never.
         headers: of the answer, each out of `HEADERS` and once; an empty value: this one is left out.
         probe_id: what the probe can be asked after by, 8 to 32 characters of 0-9 and a-f; `None`: nobody will.
+        ignored: names of parameters that came and mean nothing here; never their values, which may be secrets.
 
     Raises:
         InvalidSetting: a value is none of these; says what was expected and what came.
@@ -69,6 +80,7 @@ class ProbePlan:
     heartbeat_ms: int = 0
     headers: tuple[tuple[str, str], ...] = ()
     probe_id: str | None = None
+    ignored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, bounds in NUMBERS.items():
@@ -91,12 +103,14 @@ class ProbePlan:
         """Return what a request asks for with these pairs; what it does not name is as usual.
 
         Raises:
-            InvalidSetting: there is no such parameter, it comes twice, or its value does not work.
+            InvalidSetting: it is one of ours misspelled, comes twice, or its value does not work.
         """
         found: dict[str, Any] = {}
+        others: dict[str, None] = {}  # a set that keeps their order
         for name, text in parameters:
             if name not in _PARAMETERS:
-                raise _not("probe", f"parameters out of {', '.join(_PARAMETERS)}", name)
+                others[name] = None
+                continue
             field, read = _PARAMETERS[name]
             value = read(text)
             if field == "headers":
@@ -104,7 +118,7 @@ class ProbePlan:
             elif field in found:
                 raise _not(name, "it once", text)
             found[field] = value
-        return cls(**found)
+        return cls(**found, ignored=_others(others))
 
     def query(self) -> str:
         """Return these pairs as a query string, without those that are as usual."""
@@ -121,6 +135,36 @@ class ProbePlan:
         """Return when a tick is due, in milliseconds after the request has reached the app."""
         silence = self.silence_ms if tick > self.count // 2 else 0
         return float(tick * self.interval_ms + silence)
+
+
+def pairs_of(body: Any, text: str) -> list[tuple[str, str]]:
+    """Return the pairs that a JSON object says, as a form would; a list is a name that comes several times.
+
+    Args:
+        body: the object.
+        text: as it came, to be shown.
+
+    Raises:
+        InvalidSetting: it is none.
+    """
+    if not isinstance(body, dict):
+        raise _not("probe", "a JSON object", text)
+    return [
+        (name, value if isinstance(value, str) else json.dumps(value))
+        for name, values in body.items()
+        for value in (values if isinstance(values, list) else [values])
+    ]
+
+
+def _others(names: Collection[str]) -> tuple[str, ...]:
+    """Return the names of parameters that are not ours, to be ignored."""
+    if len(names) > MAX_IGNORED:
+        raise _not("probe", f"at most {MAX_IGNORED} parameters that mean nothing here", len(names))
+    for name in names:
+        meant = get_close_matches(name.lower(), PARAMETERS, 1, MISSPELLED)
+        if meant:
+            raise _not("probe", f"parameters out of {', '.join(_PARAMETERS)} ({meant[0]}?)", name)
+    return tuple(name[:_SHOWN_CHARACTERS] for name in names)
 
 
 def check_probe_id(parameter: str, value: str) -> None:
@@ -150,7 +194,7 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _not(name: str, expected: str, came: Any) -> InvalidSetting:
-    return InvalidSetting(f"{name}: expected {expected}, got {str(came)[:60]!r}")
+    return InvalidSetting(f"{name}: expected {expected}, got {str(came)[:_SHOWN_CHARACTERS]!r}")
 
 
 _PARAMETERS: dict[str, tuple[str, Callable[[str], Any]]] = {

@@ -11,12 +11,13 @@ from typing import Any, Callable, Iterator, Mapping
 
 from flask import Blueprint, Response, jsonify, request
 
+from flaskstream.chat_request import json_body
 from flaskstream.come_back import reconnection_times
 from flaskstream.errors import InvalidSetting
 from flaskstream.guard import refusal
 from flaskstream.machine import clock_id
 from flaskstream.options import StreamOptions
-from flaskstream.probe.plan import CONTENT_TYPES, EVENTS, ProbePlan, check_probe_id
+from flaskstream.probe.plan import CONTENT_TYPES, EVENTS, PARAMETERS, ProbePlan, check_probe_id, pairs_of
 from flaskstream.probe.records import FAILED, LEFT, PROBE_RECORDS, SCHEMA_VERSION, WHOLE, ProbeRecord
 from flaskstream.probe.ticks import Tick, TickEvents, TickLines
 from flaskstream.response import streaming
@@ -30,6 +31,8 @@ PATHS = {"probe": "/probe", "debug_stream": "/debug/stream"}
 
 PROXY_HEADERS = ("Via", "Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Real-IP")
 """What proxies add to a request: the first tick says which of them came, and not what is in them."""
+
+_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 _STATES = {"done": WHOLE, "client_gone": LEFT, "error": FAILED}
 
@@ -45,9 +48,12 @@ def add_probe(blueprint: Blueprint, options: StreamOptions) -> None:
 
     def probe() -> Any:
         reached_at = time.monotonic()
-        parameters: list[tuple[str, str]] = list(request.values.items(multi=True))  # type: ignore[arg-type]
+        if not _is_readable():
+            expected = "expected a form, or JSON (Content-Type: application/json)"
+            return refusal(415, "unsupported_media_type", f"{expected}, got {_shown_type()}")
         try:
-            if "ask" in request.values:
+            parameters = _parameters()
+            if any(name == "ask" for name, _ in parameters):
                 return _answer(parameters)
             return _stream(ProbePlan.parse(parameters), options, reached_at)
         except InvalidSetting as error:
@@ -57,11 +63,28 @@ def add_probe(blueprint: Blueprint, options: StreamOptions) -> None:
         blueprint.add_url_rule(path, endpoint, probe, methods=["GET", "POST"])
 
 
+def _is_readable() -> bool:
+    """Tell whether the request has no body, or one that says parameters."""
+    return request.mimetype in _FORMS or request.is_json or not request.get_data()
+
+
+def _shown_type() -> str:
+    return f"{request.mimetype[:60]!r}" if request.mimetype else "a body without a Content-Type"
+
+
+def _parameters() -> list[tuple[str, str]]:
+    """Return what the request says: in its query, and in its form or its JSON."""
+    pairs: list[tuple[str, str]] = list(request.values.items(multi=True))  # type: ignore[arg-type]
+    has_json = request.is_json and request.get_data()
+    return pairs + (pairs_of(json_body(), request.get_data(as_text=True)) if has_json else [])
+
+
 def _answer(parameters: list[tuple[str, str]]) -> Response:
     """Tell what became of a probe."""
-    if len(parameters) > 1:
-        raise InvalidSetting(f"ask: expected it alone, got {len(parameters)} parameters")
-    ((_, probe_id),) = parameters
+    ours = [value for name, value in parameters if name == "ask" or name in PARAMETERS]
+    if len(ours) > 1:
+        raise InvalidSetting(f"ask: expected it alone, got {len(ours)} parameters")
+    (probe_id,) = ours
     check_probe_id("ask", probe_id)
     found = PROBE_RECORDS.find(probe_id)
     if found is None:
@@ -74,7 +97,8 @@ def _answer(parameters: list[tuple[str, str]]) -> Response:
 
 
 def _stream(plan: ProbePlan, options: StreamOptions, reached_at: float) -> Response:
-    probe = _Probe(plan, reached_at, _told(request.environ, reached_at), options.on_end)
+    told = {**_told(request.environ, reached_at), **({"ignored": plan.ignored} if plan.ignored else {})}
+    probe = _Probe(plan, reached_at, told, options.on_end)
     options = replace(options, heartbeat=plan.heartbeat_ms / 1000, keep_context=False, on_end=probe.end)
     view: Callable[[], Any] = probe.numbers
     response: Response = streaming(options, probe.wire)(view)()

@@ -84,6 +84,7 @@ class TickLines:
 
     cuts = True
     counted = False
+    restart = b""
 
     def __init__(self, data: TickData) -> None:
         self._data = data

@@ -110,6 +110,15 @@ PROXIES: dict[str, Proxy] = {
             "{}",
         ),
         Proxy(
+            "lighttpd",
+            "lighttpd",
+            "After the other proxy.server; needs mod_proxy and mod_setenv.",
+            "lighttpd.conf",
+            "#",
+            '=^ "{}"',
+            '== "{}"',
+        ),
+        Proxy(
             "varnish",
             "Varnish",
             "At the top, after the other backends.",

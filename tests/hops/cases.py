@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Mapping, Sequence
 
 from flaskstream.doctor.diagnosis import Hop
-from hops.stack import NGINX_11, Server, apache, app, caddy, haproxy, nginx, node, waitress
+from hops.stack import CHAT, NGINX_11, Server, apache, app, caddy, haproxy, lab, lighttpd, nginx, node, waitress
 
 FINE = "streams"
 HELD, SIZE, TIME, LATE = "held_to_end", "bursts_by_size", "bursts_by_time", "one_event_late"
@@ -27,11 +27,12 @@ class Case:
 
     Attributes:
         servers: the hops; the last one is the app.
-        verdicts: for each hop; "one|other": both are right.
+        verdicts: on the endpoint, if there is one, and on each hop; "one|other": both are right.
         cause: the first one of the outermost hop that is at fault; "": there is none. "one|other": both are right.
         why: they are both right.
         silence_seconds: how long a silence is tried.
         note: part of a note that must be there; "": none.
+        endpoint: an ordinary one, which is asked through all hops, with the probe beside it; "": the probe alone is.
     """
 
     servers: tuple[Server, ...]
@@ -40,6 +41,7 @@ class Case:
     why: str = ""
     silence_seconds: float = 0.0
     note: str = ""
+    endpoint: str = ""
 
 
 def proxied(proxy: Server, verdict: str = FINE, cause: str = "", behind: Server | None = None, **more: object) -> Case:
@@ -266,6 +268,31 @@ APACHE: Mapping[str, Case] = {
     "apache mod_include": proxied(in_apache("Options +Includes", "SetOutputFilter INCLUDES")),
 }
 
+SENT_AT_ONCE = "server.stream-response-body = 2"
+DEFLATED = 'deflate.mimetypes = ( "" )\ndeflate.allowed-encodings = ( "gzip" )'
+
+LIGHTTPD: Mapping[str, Case] = {
+    "lighttpd stock": proxied(lighttpd(), HELD, FILTER),  # it reads an answer to its end, and then says its length
+    "lighttpd streams": proxied(lighttpd("server.stream-response-body = 1")),
+    "lighttpd streams at once": proxied(lighttpd(SENT_AT_ONCE)),
+    "lighttpd deflate": proxied(lighttpd(SENT_AT_ONCE, DEFLATED)),
+    "lighttpd deflate, transformable": proxied(lighttpd(SENT_AT_ONCE, DEFLATED), behind=app("transformable")),
+    "lighttpd read-timeout 1 s": proxied(
+        lighttpd(SENT_AT_ONCE, backend=', "read-timeout" => 1'), "cut_by_silence", "idle_timeout", silence_seconds=4
+    ),
+    "lighttpd read-timeout 30 s": proxied(lighttpd(SENT_AT_ONCE, backend=', "read-timeout" => 30'), silence_seconds=4),
+    "lighttpd max-write-idle 1 s": proxied(
+        lighttpd(SENT_AT_ONCE, "server.max-write-idle = 1"), "cut_by_silence", "idle_timeout", silence_seconds=4
+    ),
+    "lighttpd proxies to nowhere": Case(
+        (Server("lighttpd", 'proxy.server = ( "" => (( "host" => "127.0.0.1", "port" => 1 )) )'), app()),
+        ("not_a_stream", FINE),
+        ANY,
+    ),
+    "nginx > lighttpd stock": Case((nginx(), lighttpd(), app()), (FINE, HELD, FINE), FILTER),
+    "lighttpd streams > nginx holds": Case((lighttpd(SENT_AT_ONCE), nginx(IGNORED), app()), (FINE, SIZE, FINE), BUFFER),
+}
+
 NODE: Mapping[str, Case] = {
     "node http-proxy": proxied(node("http-proxy")),
     "node http-proxy-middleware": proxied(node("http-proxy-middleware")),
@@ -464,6 +491,66 @@ CHAINS: Mapping[str, Case] = {
 }
 
 
+@dataclass(frozen=True)
+class Mistake:
+    """How a mistake of the lab shows.
+
+    Attributes:
+        probe, chat: the verdict on each; "one|other": both are right. What the probe shows too, the chat does not add.
+        cause: the first one; "": there is none.
+        why: two answers are right, or nothing is to be seen.
+        note: on the chat, part of it.
+    """
+
+    probe: str = FINE
+    chat: str = FINE
+    cause: str = ""
+    why: str = ""
+    note: str = ""
+
+    def cases(self, name: str) -> Mapping[str, Case]:
+        """Return one with the probe alone, and one with the probe beside the chat."""
+        server, beside = (lab(name),), "" if self.probe == FINE else self.cause
+        return {
+            f"lab {name}: the probe": Case(server, (self.probe,), beside, self.why),
+            f"lab {name}: the chat": Case(
+                server, (self.chat, self.probe), self.cause, self.why, note=self.note, endpoint=CHAT
+            ),
+        }
+
+
+MISTAKES: Mapping[str, Mistake] = {
+    "none": Mistake(),
+    # In the app, or in its server: whatever streams is held.
+    "joined_body": Mistake(HELD, cause=IN_PROCESS, why="nothing outside of the process tells them apart"),
+    "body_reading_hook": Mistake(HELD, cause=IN_PROCESS, why="nothing outside of the process tells them apart"),
+    "gzip_without_flush": Mistake(f"{HELD}|{SIZE}", cause=CODING, why="zlib fills 16 KB, which few ticks do"),
+    "sync_worker": Mistake("serialised", cause="no_free_worker"),
+    "worker_timeout": Mistake(
+        "cut_by_duration|truncated|serialised",
+        cause="worker_timeout|no_free_worker",
+        why="it does both, and there may be no time to see it cut twice",
+    ),
+    # In the view: the probe streams, which splits the problem.
+    "unstreamed_upstream": Mistake(chat=HELD, cause="late_upstream_reader"),
+    "late_reader": Mistake(chat=SIZE, cause="late_upstream_reader"),
+    "blocked_hub": Mistake(chat="serialised", cause="blocked_hub"),
+    "token_accumulator": Mistake(why="what a view makes, it sends at once: there is a note", note="token_accumulator"),
+    # Nothing is held.
+    "unflushed_print": Mistake(why="no client sees the debug lines"),
+    "cut_looks_whole": Mistake(why="it says `done`"),
+    "upstream_left_open": Mistake(why="no client sees the upstream"),
+}
+
+LAB: Mapping[str, Case] = {
+    **{name: case for fault, mistake in MISTAKES.items() for name, case in mistake.cases(fault).items()},
+    "nginx > lab unstreamed_upstream: the chat": Case(
+        (nginx(), lab("unstreamed_upstream")), (HELD, FINE, FINE), "late_upstream_reader", endpoint=CHAT
+    ),
+    "nginx holds > lab none: the chat": Case((nginx(IGNORED), lab("none")), (FINE, SIZE, FINE), BUFFER, endpoint=CHAT),
+}
+
+
 def allows(expected: str, said: str) -> bool:
     """Tell whether this is one of the answers that are right."""
     return expected == ANY or said in expected.split("|")
@@ -482,7 +569,7 @@ def is_right(case: Case, hops: Sequence[Hop]) -> bool:
     return all(map(allows, case.verdicts, verdicts)) and allows(case.cause, cause) and case.note in notes
 
 
-CASES: Mapping[str, Case] = {**NGINX, **HAPROXY, **CADDY, **APACHE, **NODE, **APPS, **CHAINS}
+CASES: Mapping[str, Case] = {**NGINX, **HAPROXY, **CADDY, **APACHE, **LIGHTTPD, **NODE, **APPS, **CHAINS, **LAB}
 
 HEALTHY = (
     "gevent",

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 import sys
 import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Callable, Sequence
+from urllib.parse import urlencode
 
 import pytest
 from apps.hops import PROBE
-from proxies import ApacheProcess, CaddyProcess, HaproxyProcess, NginxProcess, NodeProcess, ProxyProcess
+from proxies import (
+    ApacheProcess,
+    CaddyProcess,
+    HaproxyProcess,
+    LighttpdProcess,
+    NginxProcess,
+    NodeProcess,
+    ProxyProcess,
+)
 
+from flaskstream.lab.faults import AS_USUAL, FAULTS
 from flaskstream.lab.gunicorn import GunicornProcess
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
@@ -56,6 +67,12 @@ def apache(*lines: str, options: str = "") -> Server:
     return Server("apache", "\n".join((f"ProxyPass / {{upstream}}/ {options}", *lines)))
 
 
+def lighttpd(*lines: str, backend: str = "") -> Server:
+    """lighttpd with these lines beside its `proxy.server`, and more about its backend."""
+    host = f'"host" => "{{host}}", "port" => {{upstream_port}}{backend}'
+    return Server("lighttpd", "\n".join((f'proxy.server = ( "" => (( {host} )) )', *lines)))
+
+
 def node(name: str) -> Server:
     """A proxy of tests/node/proxy.mjs."""
     return Server("node", name + " {upstream}")
@@ -64,6 +81,19 @@ def node(name: str) -> Server:
 def app(wrapper: str = "", *arguments: str) -> Server:
     """The probe in gunicorn with the kit's settings; with arguments, in gunicorn as it comes."""
     return Server("gunicorn", " ".join((wrapper or "-", *arguments)))
+
+
+CHAT = "/stream/chat?q=hello"
+"""An ordinary endpoint of the demonstration."""
+
+
+def lab(fault: str, tokens: int = 40, interval_ms: int = 50) -> Server:
+    """The broken mode with this mistake alone, or "none", under the conditions under which it shows."""
+    scenario = FAULTS[fault].scenario if fault in FAULTS else AS_USUAL
+    needed_ms = math.ceil(scenario.seconds * 1000 / tokens)
+    own = dict(pair.split("=") for pair in filter(None, scenario.script.split("&")))
+    script = {"tokens": tokens, "interval_ms": max(interval_ms, needed_ms), **own}
+    return Server("lab", f"{fault} tick?{urlencode(script)}")
 
 
 def waitress(wrapper: str = "", send_bytes: int = 1, threads: int = 32) -> Server:
@@ -100,6 +130,15 @@ def _gunicorn(config: str) -> GunicornProcess:
         _PLAIN if arguments else _GEVENT,
         str(TESTS),
     )
+    return _answering(process)
+
+
+def _lab(config: str) -> GunicornProcess:
+    fault, model = config.split()
+    return _answering(GunicornProcess({"faults": fault, "model": model}))
+
+
+def _answering(process: GunicornProcess) -> GunicornProcess:
     try:
         process.wait_until_it_answers()
     except BaseException:
@@ -113,9 +152,11 @@ STARTERS: dict[str, Callable[[str], ProxyProcess | GunicornProcess]] = {
     "haproxy": HaproxyProcess,
     "caddy": CaddyProcess,
     "apache": ApacheProcess,
+    "lighttpd": LighttpdProcess,
     "node": NodeProcess,
     "waitress": _Waitress,
     "gunicorn": _gunicorn,
+    "lab": _lab,
 }
 
 
@@ -131,17 +172,23 @@ class Stand:
         self._started: dict[tuple[Server, ...], str] = {}
         self._lock = threading.Lock()
 
-    def urls(self, servers: Sequence[Server]) -> list[str]:
+    def urls(self, servers: Sequence[Server], endpoint: str = "") -> list[str]:
         """Return the URL of the probe through each of these, outermost first; starts what does not run yet.
+
+        Args:
+            servers: the hops; the last one is the app.
+            endpoint: the path of an ordinary endpoint, whose URL through all of them then comes first; "": none.
 
         Raises:
             NotHere: a program cannot be had.
         """
         with self._lock:
             try:
-                return [self._start(tuple(servers[n:])) + PROBE for n in range(len(servers))]
+                hops = [self._start(tuple(servers[n:])) for n in range(len(servers))]
             except pytest.skip.Exception as error:
                 raise NotHere(str(error)) from None
+        ordinary = [hops[0] + endpoint] if endpoint else []
+        return [*ordinary, *(hop + PROBE for hop in hops)]
 
     def _start(self, servers: tuple[Server, ...]) -> str:
         if servers not in self._started:
@@ -149,7 +196,10 @@ class Stand:
             config = server.config
             if behind:
                 upstream = self._start(tuple(behind))
-                config = config.replace("{upstream}", upstream).replace("{address}", upstream.partition("://")[2])
+                address = upstream.partition("://")[2]
+                host, _, port = address.partition(":")
+                config = config.replace("{upstream}", upstream).replace("{address}", address)
+                config = config.replace("{host}", host).replace("{upstream_port}", port)
             process = STARTERS[server.kind](config)
             self._open.callback(process.close)
             self._started[servers] = process.url

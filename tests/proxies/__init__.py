@@ -4,6 +4,7 @@ from proxies.apache import ApacheProcess
 from proxies.caddy import CaddyProcess
 from proxies.express import ExpressProcess
 from proxies.haproxy import HaproxyProcess
+from proxies.lighttpd import LighttpdProcess
 from proxies.nghttpx import NghttpxProcess
 from proxies.nginx import NginxProcess
 from proxies.node import NodeProcess
@@ -15,6 +16,7 @@ __all__ = [
     "CaddyProcess",
     "ExpressProcess",
     "HaproxyProcess",
+    "LighttpdProcess",
     "NghttpxProcess",
     "NginxProcess",
     "NodeProcess",

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import re
 import sys
 from threading import get_ident
+from types import FrameType
 from typing import Any, Iterator
 
 from flaskstream.doctor.check.log import Log
-from flaskstream.doctor.check.places import KIT, Place, caller, kind_of
-
-STREAM_TYPES = ("text/event-stream", "application/x-ndjson")
-"""What an upstream sends that streams."""
+from flaskstream.doctor.check.observation import STREAM_TYPES
+from flaskstream.doctor.check.places import KIT, Place, caller, frames_from, kind_of
 
 
 @contextlib.contextmanager
@@ -28,7 +28,7 @@ def watching_calls(log: Log) -> Iterator[None]:
         kit = logging.getLogger("flaskstream")
         kit.addHandler(refusals)
         stack.callback(kit.removeHandler, refusals)
-        for module, name, watch in (("asyncio", "run", _watched_loop), ("requests", "Session.send", _watched_send)):
+        for module, name, watch in _WATCHED:
             if module in sys.modules:
                 stack.enter_context(_replaced(sys.modules[module], name, watch, log))
         yield
@@ -59,6 +59,7 @@ def _watched_loop(original: Any, log: Log) -> Any:
 def _watched_send(original: Any, log: Log) -> Any:
     def send(self: Any, request: Any, **kwargs: Any) -> Any:
         response = original(self, request, **kwargs)
+        log.say("asked_upstream")
         content_type = response.headers.get("Content-Type", "").split(";")[0].strip()
         if not kwargs.get("stream") and content_type in STREAM_TYPES:
             log.say("unstreamed_upstream", place=caller(_NOT_THE_CALLER)[0] or caller()[0], type=content_type)
@@ -66,6 +67,39 @@ def _watched_send(original: Any, log: Log) -> Any:
 
     return send
 
+
+def _watched_reader(original: Any, log: Log) -> Any:
+    def iter_content(self: Any, chunk_size: int | None = 1, *args: Any, **kwargs: Any) -> Any:
+        names = [frame.f_code.co_name for frame in _within_requests(sys._getframe(1))]
+        content_type = self.headers.get("Content-Type", "").split(";")[0].strip()
+        if content_type in STREAM_TYPES and "send" not in names:  # that is told as what has no stream=True
+            way = next((way for way in ("content", "iter_lines") if way in names), "iter_content")
+            place = caller(_NOT_THE_CALLER)[0]
+            log.say("read_upstream", way=way, framing=_framing_of(self.headers), size=chunk_size, place=place)
+        return original(self, chunk_size, *args, **kwargs)
+
+    return iter_content
+
+
+def _within_requests(frame: FrameType) -> Iterator[FrameType]:
+    """Yield the frames of requests itself, from this one up to whoever has called it."""
+    return itertools.takewhile(
+        lambda one: one.f_globals.get("__name__", "").split(".")[0] == "requests", frames_from(frame)
+    )
+
+
+def _framing_of(headers: Any) -> str:
+    if "chunked" in headers.get("Transfer-Encoding", "").lower():
+        return "chunked"
+    return "length" if "Content-Length" in headers else "close"
+
+
+_WATCHED = (
+    ("asyncio", "run", _watched_loop),
+    ("requests", "Session.send", _watched_send),
+    ("requests", "Response.iter_content", _watched_reader),
+)
+"""Module, name in it, and what is put there."""
 
 _NOT_THE_CALLER = ("kit", "framework", "stdlib", "package")
 """requests is a package itself: the app's own line that asked is above it."""

@@ -48,9 +48,12 @@ def _check(question: Question, log: Log) -> None:
         return
     from flaskstream.doctor.check.flask_app import watch_flask
     from flaskstream.doctor.check.layers import put_probes
+    from flaskstream.doctor.check.reading import try_readers
     from flaskstream.doctor.check.stage import Stage
     from flaskstream.doctor.check.static import look_at_app, look_at_view
 
+    if question.reads_from:
+        try_readers(question.reads_from, log)
     stage = Stage(log, question.pieces, question.seconds)
     probe, apps = put_probes(app, stage)
     for flask in apps:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from flaskstream.doctor.check.judge import Verdict, judge
 from flaskstream.doctor.check.observation import Observation, read_lines
 from flaskstream.doctor.check.observe import observe
+from flaskstream.doctor.check.paced import PacedUpstream
 from flaskstream.doctor.check.question import Question
 
 _SAFE = ("GET", "HEAD")
@@ -30,9 +31,15 @@ class Checked:
     without_coding: Verdict | None
 
 
-def check(question: Question) -> Checked:
-    """Ask a fresh child, and judge what it saw."""
-    seen = read_lines(observe(question))
+def check(question: Question, paced: PacedUpstream | None = None) -> Checked:
+    """Ask a fresh child, and judge what it saw.
+
+    Args:
+        question: what is asked.
+        paced: where the HTTP client library is tried, if it is.
+    """
+    lines = observe(replace(question, reads_from=paced.url if paced else ""))
+    seen = read_lines([*(paced.lines() if paced else ()), *lines])
     verdict = judge(seen)
     compresses = any(finding.row.cause == "compression" for finding in verdict.findings)
     plain = None

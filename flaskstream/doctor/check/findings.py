@@ -52,6 +52,9 @@ class Finding:
 _LEAVE_ALONE = "leave streamed responses alone there: if response.is_streamed: return response; or @event_stream"
 _NO_COMPRESSOR = "keep text/event-stream out of it, or flush after each piece (Z_SYNC_FLUSH); @event_stream keeps off"
 _PASS_ON = "yield each piece as it comes: for piece in body: yield piece; and close the body in a finally"
+_REAL_LIBRARY = (
+    "pip install --force-reinstall urllib3 requests, and see which package or import puts another in their place"
+)
 
 FINDINGS: Mapping[str, Row] = {
     "body_read_early": Row(HOLDS, "body_reading_hook", _LEAVE_ALONE),
@@ -71,6 +74,11 @@ FINDINGS: Mapping[str, Row] = {
     "unstreamed_upstream": Row(
         HOLDS, "late_upstream_reader", "requests.post(..., stream=True), read as it comes; or flaskstream.Upstream"
     ),
+    "upstream_read_late": Row(
+        HOLDS, "late_upstream_reader", "flaskstream.Upstream, which hands over what is there, however it is framed"
+    ),
+    "library_holds": Row(HOLDS, "client_library", _REAL_LIBRARY),
+    "library_would_hold": Row(FAULT, "client_library", _REAL_LIBRARY),
     "late_patching": Row(
         FAULT, "", "have gevent patch first: gunicorn -c python:flaskstream.gunicorn_conf, and import these in the app"
     ),
@@ -96,6 +104,9 @@ FINDINGS: Mapping[str, Row] = {
     "asyncio_run": Row(WARNING, "blocked_hub", "call the synchronous client, or run it in gevent.get_hub().threadpool"),
     "blocking_module": Row(NOTE, "blocked_hub", "short queries only, or gevent.get_hub().threadpool.apply(...)"),
     "guarded": Row(NOTE, "", "nothing for the stream; what it logs of streams is empty"),
+    "page_joined_in_view": Row(
+        NOTE, "", "none, for a page; for a stream: return the generator itself, with @event_stream"
+    ),
     "may_read_bodies": Row(NOTE, "body_reading_hook", "give a PATH whose view streams, and this is tried"),
 }
 

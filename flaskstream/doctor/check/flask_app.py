@@ -7,12 +7,13 @@ import inspect
 from typing import Any, Callable
 
 from flaskstream.doctor.check.boundary import Boundary, place_of_error
+from flaskstream.doctor.check.observation import STREAM_TYPES
 from flaskstream.doctor.check.places import OWN, Place, kind_of, place_of
 from flaskstream.doctor.check.stage import HOOKS, SERVE, VIEW, Stage
 from flaskstream.doctor.check.view_profile import Generator, ViewProfile
 
-STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/jsonl", "application/x-jsonlines")
-"""Content types of which one body that is whole from the start makes no sense."""
+_EVENT_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+"""How the first line of an event stream begins."""
 
 
 def watch_flask(app: Any, stage: Stage) -> None:
@@ -47,12 +48,13 @@ class _Watch:
         self._stage.log.say(
             "made",
             view=self._view(),
+            endpoint=_endpoint(),
             kit=is_guarded,
             streamed=is_streamed,
             file=is_file,
             mimetype=response.mimetype,
             whole_stream=not is_streamed and not is_file and _is_whole_stream(response),
-            joined=joined and {"place": joined.place, "taken_at": joined.taken_at, "pieces": joined.pieces},
+            joined=joined and _as_line(joined),
         )
         if is_streamed:
             response.response = self._stage.make_source(response.response, is_guarded)
@@ -64,10 +66,7 @@ class _Watch:
         return original(error, *args, **kwargs)
 
     def _view(self) -> Place | None:
-        from flask import has_request_context, request
-
-        endpoint = request.endpoint if has_request_context() else None
-        view = self._app.view_functions.get(endpoint)
+        view = self._app.view_functions.get(_endpoint())
         return None if view is None else place_of(view)
 
     def _joined(self, response: Any) -> Generator | None:
@@ -118,6 +117,23 @@ class _Watch:
 
 def _is_of_kit(kind: type) -> bool:
     return kind.__module__.split(".")[0] == "flaskstream"
+
+
+def _endpoint() -> str | None:
+    """Return the name of the route that the request has matched; `None`: there is none."""
+    from flask import has_request_context, request
+
+    return request.endpoint if has_request_context() else None
+
+
+def _as_line(joined: Generator) -> dict[str, Any]:
+    return {
+        "place": joined.place,
+        "taken_at": joined.taken_at,
+        "pieces": joined.pieces,
+        "ms": joined.seconds * 1000,
+        "events": joined.data.startswith(_EVENT_FIELDS),
+    }
 
 
 def _whole(response: Any) -> bytes:

@@ -9,11 +9,12 @@ from flaskstream.doctor.check.findings import HOLDS, SEVERITIES, Finding, count
 from flaskstream.doctor.check.observation import Observation, Run, as_place
 from flaskstream.doctor.check.rules_body import BODY_RULES
 from flaskstream.doctor.check.rules_process import PROCESS_RULES
+from flaskstream.doctor.check.rules_reading import READING_RULES
 from flaskstream.doctor.exit_codes import EXIT_CANNOT_TELL, EXIT_HELD, EXIT_STREAMS
 
 STREAMS, HELD, CANNOT_TELL = "streams", "held", "cannot_tell"
 
-RULES = (*BODY_RULES, *PROCESS_RULES)
+RULES = (*BODY_RULES, *READING_RULES, *PROCESS_RULES)
 
 EXIT_CODES = {STREAMS: EXIT_STREAMS, HELD: EXIT_HELD, CANNOT_TELL: EXIT_CANNOT_TELL}
 
@@ -41,6 +42,8 @@ class Verdict:
 def judge(seen: Observation) -> Verdict:
     """Return the verdict on what was seen."""
     every = dict.fromkeys(finding for rule in RULES for finding in rule(seen))
+    if _is_other_answer(seen.run):
+        every = {finding: None for finding in every if finding.row.severity != HOLDS}
     findings = tuple(sorted(every, key=lambda finding: SEVERITIES.index(finding.row.severity)))
     holding = [finding for finding in findings if finding.row.severity == HOLDS]
     if holding:
@@ -50,6 +53,11 @@ def judge(seen: Observation) -> Verdict:
     if unknown:
         return Verdict(CANNOT_TELL, f"Cannot tell: {unknown}.", findings)
     return Verdict(STREAMS, "Streams: each piece leaves this process before the next one is made.", findings)
+
+
+def _is_other_answer(run: Run | None) -> bool:
+    """Tell whether it is an error page, a redirect: that may be joined, and holds no stream."""
+    return run is not None and run.source is None and not run.status.startswith("2")
 
 
 def why_unknown(seen: Observation) -> str:
@@ -78,7 +86,7 @@ def why_unknown(seen: Observation) -> str:
         where = as_place(handled[-1]["at"])
         return f"the view failed with {handled[-1]['error']}{f' at {where}' if where else ''}"
     if not run.status.startswith("2"):
-        return f"the app answered {run.status}{_hint(run)}"
+        return _why_refused(run)
     if run.source is None:
         return _why_no_stream(seen, run)
     return "" if pieces > 1 else f"the view gave {count(pieces, 'piece')}, and two are needed"
@@ -115,11 +123,29 @@ def _why_no_run(seen: Observation) -> str:
     return "no PATH was given, so no view was run"
 
 
-def _hint(run: Run) -> str:
-    location = {name.lower(): value for name, value in run.headers}.get("location")
-    if location:
-        return f" to {location} (a login? -H 'Cookie: ...' gives one)"
-    return ""
+def _why_refused(run: Run) -> str:
+    """Return what the answer is, where it is no 2xx, and what to ask instead."""
+    code, headers = run.status[:3], {name.lower(): value for name, value in run.headers}
+    if code == "404" and run.view is None:
+        return "the app has no route for this PATH (404); without a PATH, check lists the routes"
+    hint = _HINTS.get(code, "")
+    if code == "405" and "allow" in headers:
+        methods = sorted(set(headers["allow"].replace(" ", "").split(",")) - {"OPTIONS", "HEAD"})
+        hint = f"-X {' or -X '.join(methods)}"
+    if "location" in headers:
+        is_slash = run.view is None and headers["location"].endswith("/")  # Flask's own redirect
+        hint = "give that PATH" if is_slash else "a login? -H 'Cookie: ...' gives one"
+        return f"the app answered {run.status} to {headers['location']} ({hint})"
+    return f"the app answered {run.status}{f' ({hint})' if hint else ''}"
+
+
+_HINTS = {
+    "400": "something is missing? PATH takes a query, -d a body, -H a header",
+    "401": "a login? -H 'Authorization: ...' or -H 'Cookie: ...' gives one",
+    "403": "a login? -H 'Authorization: ...' or -H 'Cookie: ...' gives one",
+    "415": "it wants a body: -d DATA, -H 'Content-Type: ...'",
+}
+"""What is missing, by the status."""
 
 
 def _why_no_stream(seen: Observation, run: Run) -> str:

@@ -9,6 +9,9 @@ from flaskstream.doctor.check.places import Place
 
 Line = Mapping[str, Any]
 
+STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/jsonl", "application/x-jsonlines")
+"""Content types of which one body that is whole from the start makes no sense."""
+
 
 @dataclass(frozen=True)
 class Layer:

@@ -55,7 +55,7 @@ def observe(question: Question, load_seconds: float = LOAD_SECONDS) -> Lines:
     (as of `subprocess`: below zero for a signal).
 
     Its stdout is a file, and so is buffered as under a log collector. It has a session of its own, in which all that
-    the app starts is ended with it; Ctrl-C is handed on to it.
+    the app starts is ended with it; what interrupts this, such as Ctrl-C, reaches it as SIGINT.
 
     Args:
         question: what it is asked.
@@ -78,7 +78,7 @@ def observe(question: Question, load_seconds: float = LOAD_SECONDS) -> Lines:
             run_seconds = question.seconds + PATIENCE_SECONDS + DYING_SECONDS
             text, is_whole = _read(pipe, process, load_seconds, run_seconds)
             code_of_end = _wait(process) if is_whole and not _is_said(text) else None
-        except KeyboardInterrupt:
+        except BaseException:  # a signal, whatever the command makes of it
             _signal(process, signal.SIGINT)
             _wait(process)
             raise

@@ -39,6 +39,7 @@ class Question:
         body: of the request.
         pieces: after so many the view's iterator is not asked for more.
         seconds: the same for time.
+        reads_from: the URL of a `PacedUpstream`, at which the HTTP client library is tried; empty: it is not.
 
     Raises:
         InvalidSetting: it cannot be asked; says what was expected and what came.
@@ -53,6 +54,7 @@ class Question:
     body: bytes = b""
     pieces: int = 12
     seconds: float = 10.0
+    reads_from: str = ""
 
     def __post_init__(self) -> None:
         if self.path and not re.fullmatch(r"/[!-~]*", self.path):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping, Sequence
 
 from flaskstream.doctor.check.examine import Checked
 from flaskstream.doctor.check.findings import FAULT, HOLDS, NOTE, WARNING, Finding
 from flaskstream.doctor.check.judge import CANNOT_TELL, HELD, STREAMS, Verdict
 from flaskstream.doctor.check.observation import Layer, Run, as_place
 from flaskstream.doctor.check.places import FRAMEWORK, Place, kind_of
+from flaskstream.doctor.check.rules_reading import FRAMINGS, PROMPT, WAYS, how_read, library
 from flaskstream.show.terminal import Terminal, terminal_for
 
 SCHEMA_VERSION = 1
@@ -37,6 +38,7 @@ def text_report(checked: Checked, *, color: bool, width: int, unicode: bool) -> 
         _opening(checked, look),
         _way(checked.seen.run, look),
         _routes(checked, look),
+        _reading(checked, look),
         *(_finding(finding, look) for finding in checked.verdict.findings),
         _verdict(checked, look),
     ]
@@ -72,7 +74,7 @@ def _way(run: Run | None, look: Terminal) -> list[str]:
     rows = []
     if run.view is not None:
         pieces = str(run.source.pieces) if run.source else "one body"
-        rows.append(("view", run.view.function, str(run.view), pieces))
+        rows.append(("view", run.made["endpoint"] or run.view.function, str(run.view), pieces))
     rows += [
         ("hook", line["name"], str(as_place(line["place"]) or ""), "one body")
         for line in run.all("hook")
@@ -85,9 +87,13 @@ def _way(run: Run | None, look: Terminal) -> list[str]:
     ]
     sent = str(run.layers[-1].pieces) if run.layers else "none"
     rows.append(("sent", run.status, _header(run, "content-encoding"), sent))
-    widths = [max(len(row[n]) for row in rows) for n in range(4)]
     head = look.paint("title", "The way of the body") + "  outwards from the view, and the pieces that left each"
-    return [head, *("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in rows)]
+    return [head, *_columns(rows)]
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in rows]
 
 
 def _is_flask(layer: Layer) -> bool:
@@ -111,6 +117,28 @@ def _routes(checked: Checked, look: Terminal) -> list[str]:
         why = f"  looks like a stream: {line['streams']}" if line["streams"] else ""
         lines.append(f"  {line['rule'].ljust(width)}  {as_place(line['place']) or ''}{why}")
     return lines
+
+
+def _reading(checked: Checked, look: Terminal) -> list[str]:
+    """Which ways to read an upstream hand over what they have: a row for each way, a column for each framing."""
+    read = how_read(checked.seen)
+    if not read:
+        return []
+    words = {True: "as it comes", False: "held", None: "?"}
+    rows = [("", *FRAMINGS.values())]
+    rows += [(written, *(words[read.get((way, framing))] for framing in FRAMINGS)) for way, written in WAYS.items()]
+    run_on = [look.paint("quiet", line) for line in look.wrap(library(checked.seen), "  ")]
+    lines = [look.paint("title", "How an upstream is read here"), *run_on, *_columns(rows)]
+    if _is_as_released(read):
+        lines += [look.paint("quiet", line) for line in look.wrap(_AS_RELEASED, "  ")]
+    return lines
+
+
+_AS_RELEASED = "Without chunks requests waits for the end, here as everywhere; flaskstream.Upstream does not."
+
+
+def _is_as_released(read: Mapping[tuple[str, str], bool]) -> bool:
+    return all(prompt == (pair in PROMPT) for pair, prompt in read.items())
 
 
 # What was found.
@@ -166,6 +194,14 @@ def json_report(checked: Checked) -> dict[str, Any]:
         "without_coding": checked.without_coding and checked.without_coding.name,
         "loaded": {key: value for key, value in seen.one("loaded").items() if key not in ("kind", "ms")},
         "findings": [_finding_json(finding) for finding in checked.verdict.findings],
+        "reading": {
+            "versions": seen.one("reader").get("versions", {}),
+            "installed": seen.one("reader").get("flavours", []),
+            "ways": [
+                {"way": way, "framing": framing, "as_it_comes": prompt}
+                for (way, framing), prompt in how_read(seen).items()
+            ],
+        },
         "run": run and _run_json(run),
         "routes": [
             {

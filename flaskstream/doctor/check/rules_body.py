@@ -8,11 +8,14 @@ from __future__ import annotations
 from typing import Iterator
 
 from flaskstream.doctor.check.findings import Finding, count, found
-from flaskstream.doctor.check.observation import Layer, Line, Observation, Run, Step, as_place, of_run
+from flaskstream.doctor.check.observation import STREAM_TYPES, Layer, Line, Observation, Run, Step, as_place, of_run
 from flaskstream.doctor.check.places import FRAMEWORK, Place, kind_of
 
 WAITING_PIECES = 3
 """From so many on that wait at once a layer holds: some take one, or two, before they send the headers."""
+
+WORTH_STREAMING_MS = 200
+"""What takes so long to make is worth being sent as it is made, whatever it is; a page takes a tenth of that."""
 
 # The body, inside of Flask.
 
@@ -21,13 +24,14 @@ def _read_early(seen: Observation) -> Iterator[Finding]:
     for line in of_run(seen, "read_early") if seen.run and _is_read_early(seen.run) else ():
         how, place = _how(line), as_place(line["place"])
         who = place.function if place else "Something"
-        pieces = count(seen.run.read_early if seen.run else 0, "piece")
+        pieces = seen.run.read_early if seen.run else 0
+        made = f"{count(pieces, 'piece')} were made before one was sent" if pieces > 1 else "nothing was sent before"
         if line["phase"] == "view":
             yield found("body_joined_in_view", f"{who} reads the response of the view whole, with {how}.", place)
         else:
             yield found(
                 "body_read_early",
-                f"{who} reads the body with {how} after the view: {pieces} were made before one was sent.",
+                f"{who} reads the body with {how} after the view: {made}.",
                 place,
                 _hook_place(seen, place),
             )
@@ -57,19 +61,26 @@ def _joined(seen: Observation) -> Iterator[Finding]:
         if joined:
             taken, generator = as_place(joined["taken_at"]), as_place(joined["place"])
             name = generator.function if generator else ""
-            yield found(
-                "body_joined_in_view",
-                f"The view runs its generator {name} to the end, {count(joined['pieces'], 'piece')}, and returns one"
-                " body: the first piece leaves with the last.",
-                taken,
-                generator,
-            )
+            what = "a generator expression" if name.startswith("<") else f"its generator {name}"
+            runs = f"The view runs {what} to the end, {count(joined['pieces'], 'piece')}, and returns one body"
+            if _is_meant_to_stream(line):
+                sentence = f"{runs}: the first piece leaves with the last."
+                yield found("body_joined_in_view", sentence, taken, generator)
+            else:
+                sentence = f"{runs}. It took {joined['ms']:.1f} ms, and nothing in it looks like a stream."
+                yield found("page_joined_in_view", sentence, taken, generator)
         elif line["whole_stream"]:
             yield found(
                 "stream_whole_from_start",
                 f"The view returns all its events ({line['mimetype']}) in one body.",
                 as_place(line["view"]),
             )
+
+
+def _is_meant_to_stream(line: Line) -> bool:
+    """Tell a stream that was joined from a page that was made so: by its type, its content, or its time."""
+    joined = line["joined"]
+    return line["mimetype"] in STREAM_TYPES or joined["events"] or joined["ms"] >= WORTH_STREAMING_MS
 
 
 def _unstreamed_upstream(seen: Observation) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
+import time
 from types import CodeType, FrameType
 from typing import Any, Iterator
 
@@ -37,6 +38,7 @@ class Generator:
         is_own: it, or that line, is the app's own code.
         pieces: how many it gave.
         data: them, one after the other, while they were text or bytes.
+        seconds: from its start to its newest piece.
     """
 
     def __init__(self, code: CodeType, taken_at: Place, is_own: bool) -> None:
@@ -45,11 +47,14 @@ class Generator:
         self.is_own = is_own
         self.pieces = 0
         self.data = b""
+        self.seconds = 0.0
+        self._began = time.monotonic()
 
     def add(self, piece: Any) -> None:
         """Count a piece."""
         if isinstance(piece, (str, bytes)):
             self.pieces += 1
+            self.seconds = time.monotonic() - self._began
             if len(self.data) < MOST_BYTES:
                 self.data += piece.encode() if isinstance(piece, str) else piece
 
