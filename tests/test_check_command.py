@@ -13,6 +13,7 @@ from checking import (  # noqa: F401 - one is a fixture
 )
 from click.testing import CliRunner
 from flask.cli import ScriptInfo
+from pages import Page, code
 
 from flaskstream.cli import main
 from flaskstream.doctor import exit_codes
@@ -20,6 +21,7 @@ from flaskstream.doctor.check.boundary import Content
 from flaskstream.doctor.check.findings import FAULT, FINDINGS, HOLDS, NOTE, WARNING
 from flaskstream.doctor.check.judge import CANNOT_TELL, EXIT_CODES, HELD, RULES, STREAMS
 from flaskstream.doctor.check.question import Question
+from flaskstream.doctor.check.rules_reading import FRAMINGS, PROMPT, WAYS
 from flaskstream.errors import InvalidSetting
 
 # The command.
@@ -69,6 +71,12 @@ def test_the_exit_code_says_what_the_verdict_is(arguments, code):
     assert invoke(*arguments).exit_code == code
 
 
+def test_a_view_is_called_as_flask_calls_its_route():
+    shown = invoke("checked:with_a_blueprint()", "/assistant/chat").output
+    (line,) = [line for line in shown.splitlines() if line.strip().startswith("view ")]
+    assert line.split()[1] == "assistant.chat"
+
+
 def test_it_is_a_command_of_flask_too():
     info = ScriptInfo(app_import_path="checked:healthy()")  # which the flask command hands on
     result = CliRunner().invoke(main, ["check", "/plain"], obj=info)
@@ -97,13 +105,24 @@ def test_a_header_of_a_coding_is_no_content(coding, piece, content):
 
 def test_every_row_of_the_table_can_be_found_and_every_verdict_has_its_code():
     folder = ROOT / "flaskstream" / "doctor" / "check"
-    judge = "".join((folder / f"rules_{name}.py").read_text("utf-8") for name in ("body", "process"))
-    for code, row in FINDINGS.items():
-        assert f'"{code}"' in judge or code.split("_", 1)[0] in ("hook", "middleware"), code
+    judge = "".join((folder / f"rules_{name}.py").read_text("utf-8") for name in ("body", "process", "reading"))
+    for name, row in FINDINGS.items():
+        assert f'"{name}"' in judge or name.split("_", 1)[0] in ("hook", "middleware"), name
         assert row.severity in (HOLDS, FAULT, WARNING, NOTE) and row.cure
         assert row.cause or row.severity != HOLDS
     assert set(EXIT_CODES) == {STREAMS, HELD, CANNOT_TELL}
     assert len(RULES) == len(set(RULES))
+
+
+def test_the_page_has_the_rows_of_the_table_and_how_an_upstream_is_read():
+    page = Page("docs/doctor.md")
+    rows = [row for row in page.rows("Inside one process") if len(row) == 3]
+    cells = [(code(name), row.severity, code(row.cause) if row.cause else "-") for name, row in FINDINGS.items()]
+    assert rows == cells
+    words = {True: "as it comes", False: "held"}
+    for way, written in WAYS.items():
+        shown = (code(written), *(words[(way, framing) in PROMPT] for framing in FRAMINGS))
+        assert shown in page.rows("Inside one process")
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,9 @@ def test_a_process_that_the_app_has_started_is_ended(started):
     assert (read(started), read(started)) == (b"started ", b"")
 
 
-def test_ctrl_c_is_handed_on_and_leaves_nothing(started):
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_is_handed_on_and_leaves_nothing(started, name):
+    number = signal.Signals[name]
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"  # a shell's & has it ignored
         "from flaskstream.cli import main; main()"
@@ -97,11 +99,12 @@ def test_ctrl_c_is_handed_on_and_leaves_nothing(started):
     with subprocess.Popen(command, cwd=APPS, env=environment, stderr=subprocess.PIPE) as process:
         try:
             said = read(started)
-            process.send_signal(signal.SIGINT)
-            assert process.wait(SECONDS) == 130
+            process.send_signal(number)
+            assert process.wait(SECONDS) == 128 + number
         finally:
             process.kill()
-        assert b"interrupted" in process.stderr.read()
+        said_so = process.stderr.read().decode()
+        assert said_so == f"Error: interrupted by {name}; all that was started has ended\n"
     while not said.endswith(b"interrupted"):
         more = read(started)
         assert more, said

@@ -13,7 +13,7 @@ from checking import (  # noqa: F401 - one is a fixture
 )
 
 from flaskstream.doctor.check.examine import check
-from flaskstream.doctor.check.judge import CANNOT_TELL, STREAMS
+from flaskstream.doctor.check.judge import CANNOT_TELL, HELD, STREAMS
 from flaskstream.doctor.check.question import Question
 
 
@@ -53,7 +53,12 @@ def test_an_app_that_cannot_be_loaded_says_why():
         ("/page", "one whole body, and no stream"),
         ("/file", "sends a file"),
         ("/login", "302 FOUND to "),
-        ("/no-such", "404 NOT FOUND"),
+        ("/no-such", "no route for this PATH (404)"),
+        ("/made/", "no route for this PATH (404)"),
+        ("/user", "308 PERMANENT REDIRECT to http://127.0.0.1:8000/user/ (give that PATH)"),
+        ("/posted", "405 METHOD NOT ALLOWED (-X POST)"),
+        ("/needs", "400 BAD REQUEST (something is missing?"),
+        ("/gone", "the app answered 404 NOT FOUND"),
     ],
 )
 def test_what_is_no_stream_is_said_to_be_none(path, said):
@@ -66,6 +71,31 @@ def test_what_is_no_stream_is_said_to_be_none(path, said):
 def test_a_page_that_is_made_by_generators_is_no_stream_either(path):
     checked = asked("of_views", path)
     assert (checked.verdict.name, codes(checked)) == (CANNOT_TELL, [])
+
+
+@pytest.mark.parametrize("path", ["/export", "/items"])
+def test_a_page_that_the_view_joins_is_a_page_and_a_note_says_how_it_would_stream(path):
+    checked = asked("of_views", path)
+    assert (checked.verdict.name, codes(checked)) == (CANNOT_TELL, ["page_joined_in_view"])
+    assert "one whole body, and no stream" in checked.verdict.sentence
+    assert "<" not in the_finding(checked, "page_joined_in_view").sentence
+
+
+def test_what_takes_its_time_is_a_stream_whatever_its_type():
+    checked = asked("of_views", "/tokens")
+    assert (checked.verdict.name, codes(checked)) == (HELD, ["body_joined_in_view"])
+    assert_names(checked, "body_joined_in_view", "tokens")
+
+
+@pytest.mark.parametrize(("path", "said"), [("/no-such", "no route for this PATH"), ("/view/of/it", "404 NOT FOUND")])
+def test_an_error_page_holds_no_stream_however_it_is_made(path, said):
+    checked = asked("with_a_page_for_errors", path)
+    assert (checked.verdict.name, said in checked.verdict.sentence, codes(checked)) == (CANNOT_TELL, True, [])
+
+
+def test_one_piece_is_told_as_one():
+    sentence = the_finding(asked("with_a_blueprint", "/single"), "body_read_early").sentence
+    assert sentence.endswith("after the view: nothing was sent before.")
 
 
 def test_an_app_without_flask_cannot_be_watched():

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import os
 import pathlib
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -226,6 +229,17 @@ def test_the_relay_adds_the_key_and_the_model(relay, model):
     (asked,) = model.requests()
     assert asked["headers"]["authorization"] == "Bearer sk-of-a-test"
     assert asked["model"] == "mine"
+
+
+def test_an_official_client_prints_each_word_when_it_comes(relay):
+    pytest.importorskip("openai", reason="openai is not installed")
+    client = str(SAMPLES / "openai_client.py")
+    environment = {**os.environ, "OPENAI_BASE_URL": relay.url + "/v1"}
+    with subprocess.Popen([sys.executable, client, "hello"], stdout=subprocess.PIPE, env=environment) as process:
+        pieces = [(time.monotonic(), data) for data in iter(lambda: os.read(process.stdout.fileno(), 4096), b"")]
+    assert process.returncode == 0
+    assert b"".join(data for _, data in pieces).decode() == SCRIPT.text + "\n"
+    assert pieces[-1][0] - pieces[0][0] > (SCRIPT.tokens - 1) * INTERVAL * 0.7
 
 
 @pytest.mark.parametrize("sample", ["openai_relay", "legacy/after"])

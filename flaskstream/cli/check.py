@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from flaskstream.cli.asking import UsageExit, curl_options, request_of
-from flaskstream.cli.console import EXIT_INTERRUPTED, can_unicode, fail, terminal_width, wants_color
+from flaskstream.cli.console import can_unicode, say, terminal_width, tidying_up, wants_color
 from flaskstream.errors import InvalidSetting
 
 
@@ -38,16 +38,18 @@ def check(
     """Find what eats a stream inside of the process: hook, extension or middleware, by file and line.
 
     Loads the app in a process of its own, calls it once with a request for PATH, as a browser sends it, and watches
-    each piece of the body on its way from the view through every after_request function and WSGI middleware. No server
-    is started, and this command sends nothing anywhere; what the view itself does, it does. Where a compressor holds a
-    GET, it is asked once more without one.
+    each piece of the body on its way from the view through every after_request function and WSGI middleware. The
+    app is not served, and nothing is sent anywhere; what the view itself does, it does. Where a compressor holds a GET,
+    it is asked once more without one.
 
-    Also tells whether gevent has patched in time, whether TLS works, who drops close(), which print does not flush.
-    Without PATH no view is run: the routes are listed. As flask flaskstream check PATH the app is that of flask.
+    Also tells which ways to read an upstream hand over what is there, in this process (tried on this machine, at an
+    upstream of its own), whether gevent has patched in time, whether TLS works, who drops close(), which print does not
+    flush. Without PATH no view is run: the routes are listed. As flask flaskstream check PATH the app is that of flask.
 
-    Exit codes: 0 streams; 1 held; 3 cannot tell; 64 usage; 130 Ctrl-C.
+    Exit codes: 0 streams; 1 held; 3 cannot tell, or no place to write to; 64 usage; 130 Ctrl-C.
     """
     from flaskstream.doctor.check.examine import check as examine
+    from flaskstream.doctor.check.paced import PacedUpstream
     from flaskstream.doctor.check.question import Question
     from flaskstream.doctor.check.report import json_report, text_report
 
@@ -59,15 +61,12 @@ def check(
         )
     except InvalidSetting as error:
         raise click.UsageError(str(error)) from error
-    try:
-        checked = examine(question)
-    except KeyboardInterrupt:
-        fail("interrupted; the process that was started has ended", EXIT_INTERRUPTED)
+    with tidying_up(), PacedUpstream() as paced:
+        checked = examine(question, paced)
     if as_json:
-        click.echo(json.dumps(json_report(checked), indent=2))
+        say(json.dumps(json_report(checked), indent=2))
     else:
-        shown = text_report(checked, color=wants_color(), width=terminal_width(), unicode=can_unicode())
-        click.echo(shown, nl=False)
+        say(text_report(checked, color=wants_color(), width=terminal_width(), unicode=can_unicode()), nl=False)
     sys.exit(checked.verdict.exit_code)
 
 

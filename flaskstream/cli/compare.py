@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +10,15 @@ import click
 
 from flaskstream.cli.console import (
     EXIT_NOT_MEASURED,
-    EXIT_SIGNAL,
     Progress,
     can_unicode,
     fail,
-    signals_raise,
+    say,
     terminal_width,
+    tidying_up,
     wants_color,
     writable_page,
+    write_page,
 )
 from flaskstream.errors import FlaskStreamError
 
@@ -53,7 +53,8 @@ def compare(faults: str | None, as_json: bool, html: str | None, **numbers: Any)
     Starts a model server, gunicorn in the fixed mode and gunicorn in the broken mode on free ports, reads from both
     with several clients at once, then switches each mistake on alone. Ends all that it started.
 
-    Exit codes: 0 fixed streams and broken does not; 1 otherwise; 2 usage; 3 a server did not start; 130 Ctrl-C.
+    Exit codes: 0 fixed streams and broken does not; 1 otherwise; 2 usage; 3 a server did not start, or there is no
+    place to write to; 130 Ctrl-C.
     """
     from flaskstream.lab import report, report_html
     from flaskstream.lab.plan import Plan
@@ -64,15 +65,12 @@ def compare(faults: str | None, as_json: bool, html: str | None, **numbers: Any)
     except FlaskStreamError as error:
         raise click.UsageError(str(error)) from error
     comparison = _measured(plan)
-    if html:
-        with open(html, "w", encoding="utf-8") as file:
-            file.write(report_html.html_report(comparison))
     if as_json:
-        click.echo(json.dumps(report.json_report(comparison), indent=2))
+        say(json.dumps(report.json_report(comparison), indent=2))
     else:
-        click.echo(report.text_report(comparison, color=wants_color(), width=terminal_width(), unicode=can_unicode()))
+        say(report.text_report(comparison, color=wants_color(), width=terminal_width(), unicode=can_unicode()))
     if html:
-        click.echo(f"The page: {html}", err=True)
+        write_page(html, report_html.html_report(comparison))
     sys.exit(0 if comparison.verdict.ok else EXIT_NOT_SHOWN)
 
 
@@ -82,17 +80,10 @@ def _measured(plan: Plan) -> Comparison:
     from flaskstream.lab.processes import ProcessFailed
 
     progress = Progress()
-    came: list[int] = []
     try:
-        with signals_raise(came):
+        with tidying_up(progress.clear):
             comparison = measure(plan, progress)
-    except BaseException as error:
-        progress.clear()
-        if came:  # whatever became of the exception that the signal raised, somewhere in the middle
-            name = signal.Signals(came[0]).name
-            fail(f"interrupted by {name}; all that was started has ended", EXIT_SIGNAL + came[0])
-        if isinstance(error, ProcessFailed):
-            fail(str(error), EXIT_NOT_MEASURED)
-        raise
+    except ProcessFailed as error:
+        fail(str(error), EXIT_NOT_MEASURED)
     progress.clear()
     return comparison

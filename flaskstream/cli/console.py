@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import sys
-from typing import Iterator, NoReturn
+from typing import Callable, Iterator, NoReturn
 
 import click
 
@@ -26,22 +26,36 @@ def writable_page(context: click.Context, parameter: click.Parameter, value: str
     return value
 
 
+def write_page(path: str, text: str) -> None:
+    """Write the page, and say so on stderr."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        fail(f"--html: expected a file that can be written, got {error}", EXIT_NOT_MEASURED)
+    click.echo(f"The page: {path}", err=True)
+
+
 class Progress:
     """A line on stderr that says what is being done: rewritten on a terminal, one for each step elsewhere."""
 
     def __init__(self) -> None:
-        self._is_terminal = sys.stderr.isatty()
+        self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
 
     def __call__(self, text: str) -> None:
         if self._is_terminal:
-            click.echo(f"\r\x1b[K{text[: terminal_width() - 1]}", err=True, nl=False)
+            self._write(f"\r\x1b[K{text[: terminal_width() - 1]}")
         else:
-            click.echo(text, err=True)
+            self._write(f"{text}\n")
 
     def clear(self) -> None:
         """Take the line away."""
         if self._is_terminal:
-            click.echo("\r\x1b[K", err=True, nl=False)
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # who does not read of it does not stop it
+            click.echo(text, err=True, nl=False)
 
 
 class Interrupted(BaseException):
@@ -74,24 +88,44 @@ def signals_raise(came: list[int]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def tidying_up(clear: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Have what the block started end with it at a signal too; then say so, and exit as a shell would say it.
+
+    Args:
+        clear: called first, where the block fails.
+    """
+    came: list[int] = []
+    try:
+        with signals_raise(came):
+            yield
+    except BaseException:
+        clear()
+        if not came:
+            raise
+    if came:  # whatever became of the exception that the signal raised, somewhere in the middle
+        name = signal.Signals(came[0]).name
+        fail(f"interrupted by {name}; all that was started has ended", EXIT_SIGNAL + came[0])
+
+
 def fail(message: str, code: int) -> NoReturn:
     click.echo(f"Error: {message}", err=True)
     sys.exit(code)
 
 
 def say(text: str, nl: bool = True) -> None:
-    """Print at once. A full disk, say, ends the command with an error; a reader that has gone is left to click."""
+    """Print at once. A full disk, or a reader that has gone, ends the command with an error."""
+    if sys.stdout is None:  # it was closed from the start
+        fail("stdout: expected a place to write to, got none", EXIT_NOT_MEASURED)
     try:
         click.echo(text, nl=nl)  # which flushes
-    except BrokenPipeError:
-        raise
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python fails once more when it ends
         fail(f"stdout: expected a place to write to, got {error}", EXIT_NOT_MEASURED)
 
 
 def wants_color() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # https://no-color.org
+    return sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # https://no-color.org
 
 
 def terminal_width() -> int:
@@ -99,4 +133,4 @@ def terminal_width() -> int:
 
 
 def can_unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"

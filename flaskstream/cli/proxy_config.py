@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from flaskstream.cli.asking import UsageExit
+from flaskstream.cli.console import say
 from flaskstream.errors import InvalidSetting
 from flaskstream.proxies import PROXIES, READ_TIMEOUT, ROUTE, UPSTREAM
 
@@ -27,13 +28,13 @@ def proxy_config(name: str | None, route: str, upstream: str, read_timeout: int)
 
     Without a name it lists the proxies. All other routes stay as they are: buffered, and compressed.
 
-    Exit codes: 0; 64 usage.
+    Exit codes: 0; 3 no place to write to; 64 usage.
     """
     if name is None:
-        for proxy in PROXIES.values():
-            click.echo(f"{proxy.name:<10}{proxy.what}. {proxy.place}")
+        say("\n".join(f"{proxy.name:<10}{proxy.what}. {proxy.place}" for proxy in PROXIES.values()))
         return
     try:
-        click.echo(PROXIES[name].snippet(route, upstream, read_timeout), nl=False)
+        snippet = PROXIES[name].snippet(route, upstream, read_timeout)
     except InvalidSetting as error:
         raise click.UsageError(str(error)) from error
+    say(snippet, nl=False)
