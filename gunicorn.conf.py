@@ -14,6 +14,8 @@ from flaskstream.gunicorn_conf import (  # noqa: F401 - gunicorn looks for these
     timeout,
     worker_class,
     worker_connections,
+    worker_exit,
+    worker_int,
     worker_tmp_dir,
 )
 

@@ -24,6 +24,7 @@ FLASKSTREAM_MODE=broken shows the mistakes.
 _BROKEN_INDEX = """flaskstream: the broken mode, with {faults}
 
   curl -N '{url}/chat?q=hello'
+  curl -N '{url}/probe'
 
 FLASKSTREAM_FAULTS=... chooses the mistakes: flaskstream compare --help
 """
@@ -50,6 +51,8 @@ def create_app(settings: Settings | None = None) -> Flask:
 def _add_fixed(app: Flask, settings: Settings) -> None:
     blueprint = create_blueprint(
         _upstream(settings),
+        settings.store,
+        orphan_timeout=settings.orphan_timeout,
         debug=True,
         heartbeat=settings.heartbeat,
         status_grace=settings.status_grace,

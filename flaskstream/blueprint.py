@@ -7,18 +7,24 @@ from typing import Any, Callable, Collection, Iterator
 from flask import Blueprint, Response, jsonify, request
 
 from flaskstream.chat_request import chat_payload, json_body
+from flaskstream.client_js import add_client
 from flaskstream.contexts import Carrier
 from flaskstream.debug import DebugPrinter
 from flaskstream.dialects import ANTHROPIC, DIALECTS, OPENAI, Dialect
 from flaskstream.errors import InvalidSetting
 from flaskstream.guard import MAX_BODY_BYTES, Authorize, Guard, GuardedBlueprint, refusal
-from flaskstream.options import StreamOptions
+from flaskstream.options import StreamOptions, check_seconds
 from flaskstream.probe.route import add_probe
 from flaskstream.relay import Relay
 from flaskstream.relay.relay import Headers
 from flaskstream.response import respond, streaming
+from flaskstream.resume.delivery import Deliveries
+from flaskstream.resume.routes import add_streams, recorded_chat
+from flaskstream.resume.streams import LEASE_SECONDS, ORPHAN_SECONDS, SHORTEST_LEASE, Streams
 from flaskstream.stats import STATS
 from flaskstream.stats.figures import PROMETHEUS_TYPE, as_json, as_prometheus
+from flaskstream.stores import open_store
+from flaskstream.stores.protocol import Retention, Store
 from flaskstream.tally import StreamReport
 from flaskstream.upstream import Upstream
 from flaskstream.whole_answer import whole_answer
@@ -30,8 +36,12 @@ DEBUG_NAMES = ("model", "stats", "probe")
 
 def create_blueprint(
     upstream: Upstream | None = None,
-    store: str | None = None,
+    store: str | Store | None = None,
     *,
+    orphan_timeout: float = ORPHAN_SECONDS,
+    lease: float = LEASE_SECONDS,
+    retention: Retention | None = None,
+    owner: Callable[[], Any] | None = None,
     name: str = "flaskstream",
     debug: bool | Collection[str] = False,
     dialect: str | None = None,
@@ -47,7 +57,7 @@ def create_blueprint(
     printer: DebugPrinter | None = None,
     on_end: Callable[[StreamReport], None] | None = None,
 ) -> Blueprint:
-    """Return a blueprint with the routes `/chat`, `/v1/chat/completions` and `/v1/messages`.
+    """Return a blueprint with the routes `/chat`, `/v1/chat/completions`, `/v1/messages` and `/client.js`.
 
     `POST /chat` takes JSON, `{"q": "..."}` or `{"messages": [...]}`; `GET /chat?q=...` is for a plain `EventSource`.
     The answer comes as events `{"t": "..."}`, then `event: done`. `POST /v1/chat/completions` and `POST /v1/messages`
@@ -55,7 +65,15 @@ def create_blueprint(
 
     Args:
         upstream: the model API; needed unless a relay is given.
-        store: none yet; a later version keeps streams in one, to resume them.
+        store: keeps the answers of `/chat`, so that they survive the connection of whoever asked: a URL for
+            `flaskstream.stores.open_store`, or a store. `None`: an answer ends with its connection.
+        orphan_timeout: seconds after which an answer in a store that nobody follows is stopped; 0: it is produced to
+            its end.
+        lease: seconds after which the readers of an answer are told that it is lost, when the process that produces it
+            has died.
+        retention: how much the store keeps.
+        owner: called in a request; returns whose it is, such as a user's id, or `None`. A stream is for its owner
+            alone, and so is an `Idempotency-Key`.
         name: of the blueprint; two of them in one app need two names.
         debug: names of `DEBUG_NAMES`, or `True` for all of them: nothing that an app in production gains unasked.
         dialect: what `/chat` speaks with the upstream, a name of `DIALECTS`; `None`: "openai".
@@ -65,11 +83,9 @@ def create_blueprint(
             `StreamOptions`; for every route.
 
     Raises:
-        InvalidSetting: there is neither an upstream nor a relay, or both; no such dialect; a store was named; or an
+        InvalidSetting: there is neither an upstream nor a relay, or both; no such dialect; no such store; or an
             option has a value that does not work.
     """
-    if store:
-        raise InvalidSetting(f"store: this version has none yet; expected None, got {store!r}")
     relay = _checked_relay(upstream, dialect, relay)
     asked_for = _checked_debug(debug)
     options = StreamOptions(
@@ -83,12 +99,18 @@ def create_blueprint(
         printer=printer,
         on_end=on_end,
     )
-    blueprint = GuardedBlueprint(_checked_name(name), __name__, Guard(authorize, max_body_bytes))
-    _add_chat(blueprint, relay, "model" in asked_for, options)
+    guard = Guard(authorize, max_body_bytes)
+    blueprint = GuardedBlueprint(_checked_name(name), __name__, guard)
+    streams = _streams(store, orphan_timeout, lease, retention, options)
+    if streams is None:
+        _add_chat(blueprint, relay, "model" in asked_for, options)
+    else:
+        _add_recorded_chat(blueprint, relay, "model" in asked_for, Deliveries(streams, options, guard, owner))
     for path, own in _FAITHFUL.items():
         _add_faithful(blueprint, path, relay.speaking(own), options)
+    add_client(blueprint)
     if "stats" in asked_for:
-        _add_stats(blueprint)
+        _add_stats(blueprint, streams)
     if "probe" in asked_for:
         add_probe(blueprint, options)
     return blueprint
@@ -146,6 +168,39 @@ def _add_chat(blueprint: Blueprint, relay: Relay, may_choose_model: bool, option
         return _token_events(relay.tokens(payload))
 
 
+def _streams(
+    store: str | Store | None,
+    orphan_timeout: float,
+    lease: float,
+    retention: Retention | None,
+    options: StreamOptions,
+) -> Streams | None:
+    check_seconds("orphan_timeout", orphan_timeout)
+    check_seconds("lease", lease)
+    if lease < SHORTEST_LEASE:
+        raise InvalidSetting(f"lease: expected at least {SHORTEST_LEASE:g} seconds, got {lease!r}")
+    if store is None or store == "":
+        return None
+    return Streams(
+        open_store(store) if isinstance(store, str) else store,
+        lease=lease,
+        orphan_timeout=orphan_timeout,
+        retention=retention,
+        max_duration=options.max_duration,
+        max_streams=options.max_streams,
+    )
+
+
+def _add_recorded_chat(blueprint: Blueprint, relay: Relay, may_choose_model: bool, deliveries: Deliveries) -> None:
+    chat = recorded_chat(
+        deliveries,
+        payload=lambda: chat_payload(relay.upstream.model, may_choose_model),
+        produce=lambda payload: _token_events(relay.tokens(payload)),
+    )
+    blueprint.add_url_rule("/chat", "chat", chat, methods=["GET", "POST"])
+    add_streams(blueprint, deliveries)
+
+
 def _token_events(tokens: Iterator[str]) -> Iterator[dict[str, str]]:
     for token in tokens:
         yield {"t": token}
@@ -183,16 +238,17 @@ def _own_headers(dialect: Dialect) -> dict[str, str]:
     return {name: request.headers[name].strip() for name in dialect.client_headers if name in request.headers}
 
 
-def _add_stats(blueprint: Blueprint) -> None:
+def _add_stats(blueprint: Blueprint, streams: Streams | None) -> None:
     STATS.share()
 
     @blueprint.route("/stats")
     def stats() -> Response:
         rows, processes = STATS.rows()
+        kept = None if streams is None else streams.kept()
         if _wants_prometheus():
-            response = Response(as_prometheus(rows, processes), content_type=PROMETHEUS_TYPE)
+            response = Response(as_prometheus(rows, processes, kept), content_type=PROMETHEUS_TYPE)
         else:
-            response = jsonify(as_json(rows, processes))
+            response = jsonify(as_json(rows, processes, kept))
         response.headers["Cache-Control"] = "no-store"
         return response
 

@@ -58,6 +58,22 @@ class ShuttingDown(FlaskStreamError):
     message = "The server is being restarted, and the answer was not complete in time."
 
 
+class StoreUnavailable(FlaskStreamError):
+    """The store of streams cannot be asked now: it is gone, locked, full, or slow."""
+
+    code = "store_unavailable"
+    status = 503
+    message = "The server cannot keep or find streams now. Try again in a moment."
+
+
+class ProducerLost(FlaskStreamError):
+    """The process that produced the answer has died, or lost its store, before it was complete."""
+
+    code = "producer_lost"
+    status = 502
+    message = "The server lost the answer before it was complete."
+
+
 class MaxDuration(FlaskStreamError):
     """The stream is as old as a stream may become."""
 

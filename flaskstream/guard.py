@@ -87,6 +87,10 @@ class Guard:
             setattr(request, _PASSED, (*passed, self))
         return refused
 
+    def may_have(self, stream: Any) -> bool:
+        """Tell whether this request may have a stream that is there; whatever else than `True` the app says is a no."""
+        return self._authorize is None or self._authorize(stream) is True
+
     def protect(self, view: Callable[..., Any]) -> Callable[..., Any]:
         """Return the view as one that is called for who may go on."""
 

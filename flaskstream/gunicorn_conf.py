@@ -129,6 +129,20 @@ def post_worker_init(worker: Any) -> None:
     _log_as_gunicorn_does(worker)
 
 
+def worker_int(worker: Any) -> None:
+    """Have the answers end now, when gunicorn is told to end quickly: by Ctrl-C, for example."""
+    from flaskstream.serving.deploy import hurry
+
+    hurry()
+
+
+def worker_exit(server: Any, worker: Any) -> None:
+    """Have a worker whose last client has gone produce to their end the answers that others can read elsewhere."""
+    from flaskstream.serving.deploy import wait_for_generations
+
+    wait_for_generations(worker)
+
+
 def _log_as_gunicorn_does(worker: Any) -> None:
     """Unless the app has set up logging, in which case that is where the kit's lines go."""
     log = logging.getLogger("flaskstream")

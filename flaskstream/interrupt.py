@@ -119,6 +119,36 @@ def wait(seconds: float) -> None:
         time.sleep(seconds)  # in a greenlet it is interrupted by gevent
 
 
+class Bell:
+    """What one thread, or greenlet, waits at until another rings."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # free: it has rung
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        """End the wait, now or the next one. From anywhere, and without waiting; rung twice is rung once."""
+        with suppress(RuntimeError):  # it is free
+            self._lock.release()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it rings, or for so long; raise `GeneratorExit` as soon as this thread's stream is closed."""
+        interrupts = getattr(_here, "interrupts", None)
+        if interrupts is None:
+            self._lock.acquire(timeout=seconds)
+            return
+        interrupts.add(self, self._ring_for_the_end)
+        try:
+            self._lock.acquire(timeout=seconds)
+        finally:
+            interrupts.remove(self)
+        interrupts.check()
+
+    def _ring_for_the_end(self) -> None:
+        """Stand where a socket would be found that is to be shut down."""
+        self.ring()
+
+
 def _none() -> None:
     """Find no socket."""
 

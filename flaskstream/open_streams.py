@@ -19,11 +19,19 @@ class Place:
         self._streams = streams
         self._tell: Callable[[], None] | None = None
         self._taken_by = {"stream", "generator"}
+        self.is_early: Callable[[], bool] = _never
 
-    def when_stopping(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called, from any thread, when the process stops; at once if it does already."""
+    def when_stopping(self, tell: Callable[[], None], is_early: Callable[[], bool] | None = None) -> None:
+        """Have `tell` called, from any thread, when the process stops; at once if it does already.
+
+        Args:
+            tell: what is called.
+            is_early: tells whether that is to be as soon as the process begins to leave: nothing is gained by letting
+                it finish here.
+        """
         self._tell = tell
-        if self._streams.is_stopping:
+        self.is_early = is_early or _never
+        if self._streams.is_stopping or (self._streams.is_leaving and self.is_early()):
             tell()
 
     def stop(self) -> None:
@@ -53,6 +61,7 @@ class OpenStreams:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._places: set[Place] = set()
+        self.is_leaving = False
         self.is_stopping = False
 
     def __len__(self) -> int:
@@ -81,6 +90,13 @@ class OpenStreams:
         """Take a place back."""
         self._places.discard(place)
 
+    def leave(self) -> None:
+        """Tell the streams that want to know it early that the process stops soon."""
+        self.is_leaving = True
+        for place in list(self._places):
+            if place.is_early():
+                place.stop()
+
     def stop(self) -> None:
         """Tell every stream that the process stops, and refuse new ones."""
         with self._lock:
@@ -90,4 +106,11 @@ class OpenStreams:
             place.stop()
 
 
+def _never() -> bool:
+    return False
+
+
 OPEN_STREAMS = OpenStreams()
+
+GENERATIONS = OpenStreams()
+"""The answers that this process produces apart from their delivery: they may go on when no stream is open."""

@@ -57,7 +57,7 @@ class StreamOptions:
 
     def __post_init__(self) -> None:
         for name in ("heartbeat", "status_grace", "max_duration"):
-            _check_seconds(name, getattr(self, name))
+            check_seconds(name, getattr(self, name))
         if 0 < self.heartbeat < SHORTEST_HEARTBEAT:
             raise InvalidSetting(
                 f"heartbeat: expected 0 or at least {SHORTEST_HEARTBEAT:g} seconds, got {self.heartbeat!r}"
@@ -81,7 +81,8 @@ class StreamOptions:
         return "text/event-stream; charset=utf-8" if self.charset else "text/event-stream"
 
 
-def _check_seconds(name: str, seconds: object) -> None:
+def check_seconds(name: str, seconds: object) -> None:
+    """Raise `InvalidSetting` unless an option is a time that may be waited for."""
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds <= MAX_SECONDS:
         raise InvalidSetting(f"{name}: expected seconds from 0 to {MAX_SECONDS:g}, got {seconds!r:.80}")
 

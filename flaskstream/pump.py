@@ -13,9 +13,8 @@ import threading
 from collections import deque
 from typing import Any, Callable, Iterator
 
+from flaskstream.background import start
 from flaskstream.errors import FlaskStreamError, UpstreamError
-from flaskstream.interrupt import Interrupts
-from flaskstream.native import is_patched
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +72,7 @@ class Pump:
         self._closed = False
         self._is_over = False
         self._is_advancing = False  # not when it is being closed: what it does then must not be interrupted
-        self._interrupt = _start(lambda: self._main(source, prepare, run, at_end), lambda: self._is_advancing)
+        self._interrupt = start(lambda: self._main(source, prepare, run, at_end), lambda: self._is_advancing)
 
     def peek(self, timeout: float | None) -> Any:
         """Do as `take` does, and leave the item or signal where it is."""
@@ -209,23 +208,3 @@ def _free(lock: threading.Lock) -> None:
         lock.release()
     except RuntimeError:
         pass  # it was free
-
-
-def _start(target: Callable[[], None], may_interrupt: Callable[[], bool]) -> Callable[[], Any]:
-    """Run the target in a thread or greenlet; return what interrupts its waiting, if it still may be then."""
-    if not is_patched():
-        interrupts = Interrupts()
-        thread = threading.Thread(target=interrupts.run, args=(target,), name="flaskstream-pump", daemon=True)
-        thread.start()
-        return interrupts.interrupt
-    import gevent
-
-    greenlet = gevent.spawn(target)
-    loop = gevent.get_hub().loop
-
-    def interrupt() -> None:
-        if may_interrupt():
-            greenlet.throw(GeneratorExit)
-
-    # In the hub's own turn and not at once: whoever closes does not wait, and may be that very greenlet.
-    return lambda: loop.run_callback(interrupt)

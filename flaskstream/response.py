@@ -86,10 +86,9 @@ def streaming(
 
         @functools.wraps(view)
         def streaming_view(*args: Any, **kwargs: Any) -> Any:
-            if request.method == "HEAD":
-                return _empty_response(200, settings)
-            if is_done_id(request.headers.get("Last-Event-ID", "")):
-                return _empty_response(204, settings)
+            answered = answer_without_stream(settings)
+            if answered is not None:
+                return answered
             carrier = Carrier(settings.keep_context)
             result = carrier.call_view(view, *args, **kwargs)
             return respond(result, carrier, (make_wire or event_wire)(settings), settings)
@@ -97,6 +96,15 @@ def streaming(
         return cast(View, streaming_view)
 
     return decorate
+
+
+def answer_without_stream(settings: StreamOptions) -> Response | None:
+    """Return the answer to who wants no stream: HEAD, and a client that comes back though it has all of one."""
+    if request.method == "HEAD":
+        return empty_response(200, settings)
+    if is_done_id(request.headers.get("Last-Event-ID", "")):
+        return empty_response(204, settings)
+    return None
 
 
 def event_wire(settings: StreamOptions) -> EventWire:
@@ -193,7 +201,7 @@ def start_stream(
         place.stream_ended()
         raise
     # The pump, and not the stream: what holds a socket must not keep a stream alive that was dropped.
-    place.when_stopping(lambda: pump.wake(STOPPING))
+    place.when_stopping(lambda: pump.wake(STOPPING), is_early=lambda: bool(wire.restart))
 
     def client_ends(is_dead: bool) -> None:
         pump.wake(CLIENT_GONE if is_dead else at_fin)
@@ -241,7 +249,8 @@ def status_response(error: FlaskStreamError, error_id: str) -> Response:
     return response
 
 
-def _empty_response(status: int, settings: StreamOptions) -> Response:
+def empty_response(status: int, settings: StreamOptions) -> Response:
+    """Return the headers of a stream without one."""
     response = Response(status=status, headers=STREAM_HEADERS, content_type=settings.content_type)
     response.automatically_set_content_length = False  # a HEAD tells what GET would, and that has no length
     if status == 204:

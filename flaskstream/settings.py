@@ -17,6 +17,9 @@ EMBEDDED_MODEL_URL = "FLASKSTREAM_EMBEDDED_MODEL_URL"
 _KUBERNETES = re.compile(PREFIX + "(SERVICE_|PORT)")
 """What Kubernetes sets in every container beside a service that is called flaskstream."""
 
+DEFAULT_STORE = "sqlite:"
+"""A file in a place of this user's own, for all workers of this machine."""
+
 MAX_SECONDS = 86_400.0
 """No wait is longer than a day: it would be a slip of the unit."""
 
@@ -30,6 +33,8 @@ class Settings:
         faults: names of the faults that are switched on. None named in the broken mode: the usual ones.
         upstream: base URL of an OpenAI-compatible API, such as `https://api.openai.com/v1`; `None`: the embedded model.
         api_key: sent to the upstream as a bearer token.
+        store: where the answers of `/chat` are kept, a URL for `flaskstream.stores.open_store`; `None`: nowhere.
+        orphan_timeout: after which an answer in the store that nobody follows is stopped; 0: never.
         model: the `model` that `/chat` asks for; `None`: it names none.
         heartbeat: a comment after this long without an event; 0: none.
         status_grace: how long an early failure may still become a real HTTP status; 0: the 200 goes out at once.
@@ -43,6 +48,8 @@ class Settings:
     faults: tuple[str, ...] = ()
     upstream: str | None = None
     api_key: str | None = field(default=None, repr=False)
+    store: str | None = DEFAULT_STORE
+    orphan_timeout: float = 120.0
     model: str | None = None
     heartbeat: float = 15.0
     status_grace: float = 5.0
@@ -67,7 +74,7 @@ class Settings:
             if name not in _READERS:
                 known = ", ".join(PREFIX + name.upper() for name in _READERS)
                 raise InvalidSetting(f"{variable}: nothing reads this variable; there are {known}")
-            if raw.strip():
+            if name in _MAY_BE_EMPTY or raw.strip():
                 values[name] = _READERS[name](variable, raw.strip())
         if values.get("faults") and values.setdefault("mode", "broken") == "fixed":
             raise InvalidSetting(f"{PREFIX}FAULTS: expected none in the fixed mode, got {values['faults']!r}")
@@ -129,8 +136,11 @@ def _flag(variable: str, raw: str) -> bool:
     return raw == "1"
 
 
-def _no_store(variable: str, raw: str) -> str:
-    raise InvalidSetting(f"{variable}: this version has no store yet; expected nothing, got {raw!r}")
+def _store(variable: str, raw: str) -> str | None:
+    return raw or None  # set but empty: none
+
+
+_MAY_BE_EMPTY = ("store",)
 
 
 _READERS: dict[str, Callable[[str, str], object]] = {
@@ -145,5 +155,6 @@ _READERS: dict[str, Callable[[str, str], object]] = {
     "max_duration": _seconds,
     "max_streams": _count,
     "debug_print": _flag,
-    "store": _no_store,
+    "store": _store,
+    "orphan_timeout": _seconds,
 }

@@ -31,6 +31,21 @@ CLIENT_GONE = Signal("CLIENT_GONE")
 STOPPING = Signal("STOPPING")
 """The process stops."""
 
+RESTART = "restart"
+"""Its client is asked to come back: whatever end its source has, it is heard there."""
+
+
+class EndedOtherwise(Exception):
+    """A source ended neither whole nor by an error.
+
+    Args:
+        reason: of the report.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"ended: {reason}")
+        self.reason = reason
+
 
 class Stream:
     """The body of a streaming response: an iterator of bytes with a `close`.
@@ -55,6 +70,7 @@ class Stream:
     ) -> None:
         self.stream_id = stream_id
         self._pump = pump
+        self._wire = wire
         self._at_end = at_end
         self._on_end = options.on_end
         self._tally = Tally(stream_id, started_at, counted=wire.counted)
@@ -72,11 +88,14 @@ class Stream:
         """
         try:
             item = self._pump.peek(self._waits.at_most(seconds))
-            if item is STOPPING:
+            if item is STOPPING and not self._wire.restart:
                 raise ShuttingDown("expected the first item in time, got the end of this worker")
             if item is NOTHING:
                 self._waits.next()
             return not isinstance(item, Signal)
+        except EndedOtherwise as end:
+            self._frames = _with_end(_ended(end), self._wire, self._tally)
+            return False
         except Exception as error:
             self._tally.fail(error)
             self.close()
@@ -132,6 +151,11 @@ def _with_end(frames: Iterator[bytes], wire: Wire, tally: Tally) -> Iterator[byt
         yield from frames
     except _ClientGone:
         return  # nobody reads an end
+    except EndedOtherwise as end:
+        tally.reason = end.reason
+        last = b"" if end.reason == RESTART else wire.done(tally.stream_id)
+        if last:
+            yield last
     except Exception as error:  # and not GeneratorExit: then the client has gone, and nothing may be yielded
         log_failure(error, tally.stream_id, f"after {tally.events} events")
         tally.fail(error)
@@ -162,9 +186,17 @@ def _frames(pump: Pump, wire: Wire, tally: Tally, waits: _Waits, printer: DebugP
         if item is CLIENT_ENDED:
             waits.look_soon()
         if item is STOPPING:
+            if wire.restart:
+                yield wire.restart
+                raise EndedOtherwise(RESTART)
             raise ShuttingDown("expected the end of the generator in time, got the end of this worker")
         yield _heartbeat(wire, tally) if isinstance(item, Signal) else _frame(item, wire, tally, printer)
         item = take(waits.next())
+
+
+def _ended(end: EndedOtherwise) -> Iterator[bytes]:
+    raise end
+    yield
 
 
 class _ClientGone(Exception):

@@ -21,7 +21,7 @@ class StreamReport:
 
     Attributes:
         stream_id: the id in the log, in debug lines and in the client's `event: error`.
-        reason: "done", "error" or "client_gone".
+        reason: "done", "error" or "client_gone"; of a stream in a store also "stopped", "restart" or "reset".
         code: of the error; `None` without one.
         events: that were handed to the server, without heartbeats and the closing event.
         tokens: in these events; where the source is a generator of yours, each event counts as one.

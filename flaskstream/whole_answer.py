@@ -63,6 +63,7 @@ class _WholeWire:
 
     cuts = True
     counted = True
+    restart = b""
 
     def items(self, source: Iterator[Any]) -> Iterator[Any]:
         return source

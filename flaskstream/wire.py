@@ -26,6 +26,11 @@ class Wire(Protocol):
     counted: bool
     """It stands in the figures of all workers; a probe's ticks do not, which would falsify those of the answers."""
 
+    @property
+    def restart(self) -> bytes:
+        """What asks its client to come back when the process stops; empty: its stream cannot be resumed elsewhere."""
+        ...
+
     def items(self, source: Iterator[Any]) -> Iterator[Any]:
         """Yield what `frame` takes, `None` for an empty item. Runs where the source runs: a bad one is its error."""
         ...
@@ -91,6 +96,10 @@ class EventWire:
         self._count = 0
         self._has_ids = False
 
+    @property
+    def restart(self) -> bytes:
+        return b""
+
     def items(self, source: Iterator[Any]) -> Iterator[Event | None]:
         return map(as_event, source)
 
@@ -155,6 +164,7 @@ class FaithfulWire:
 
     cuts = True
     counted = True
+    restart = b""
 
     def __init__(self, dialect: Dialect, heartbeat_form: str = "comment") -> None:
         self._dialect = dialect

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from contextlib import closing
 from typing import Iterator
 
 import pytest
 from raw_upstream import RawUpstream
+from redis_server import RedisServer
 
 from flaskstream.lab.gunicorn import GunicornProcess
 from flaskstream.lab.processes import ModelProcess
@@ -21,6 +23,13 @@ IDLE_SECONDS = 1.5
 """How long `raw_gunicorn` lets its upstream be silent: much longer than a busy machine keeps a play waiting."""
 UPSTREAM_IDLE_SECONDS = 0.5
 """The same for `upstream`, which is asked in this process and has less to wait for."""
+
+
+def pytest_configure() -> None:
+    """Have no signal ignored, as a shell's `&` and nohup do: each child would inherit it, and some are sent one."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: None)
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +80,13 @@ def upstream(raw_upstream: RawUpstream) -> Iterator[Upstream]:
     """The client of the upstream that plays bytes, in this process."""
     with closing(Upstream(raw_upstream.url, API_KEY, idle_timeout=UPSTREAM_IDLE_SECONDS)) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """A Redis that all tests share: each has its own prefix, and none stops it."""
+    with closing(RedisServer()) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -15,17 +15,23 @@ PACKAGE = pathlib.Path(__file__).parent.parent / "flaskstream"
 PURE = (
     *("errors", "sse", "dialects", "wire", "come_back"),
     *("relay.follower", "upstream.retries", "probe.__init__", "probe.plan", "probe.ticks"),
+    *("stores.protocol", "resume.__init__", "resume.ids", "resume.ends", "resume.wire"),
 )
 CLOCK = ("machine",)
 INPUT_OUTPUT = (
     *("settings", "native", "interrupt", "serving", "open_streams", "options", "debug", "pump", "stream"),
     *("shared_rows", "stats", "tally", "probe.records", *CLOCK, "upstream", "relay"),
+    *("background", "stores", "resume"),
 )
-FLASK = ("contexts", "unbuffered", "response", "guard", "chat_request", "probe.route", "whole_answer", "blueprint")
+FLASK = (
+    *("contexts", "unbuffered", "response", "guard", "chat_request", "probe.route", "whole_answer", "blueprint"),
+    *("resume.delivery", "resume.routes", "client_js"),
+)
 SHOW = ("show",)
 PROXIES = ("proxies",)
 DOCTOR = ("doctor",)
-EDGES = ("app", "gunicorn_conf", "lab", "testing", "cli", "__main__", "__init__")
+CHECK = ("doctor.check",)  # it tries the kit's own reader in the process of the app, so it may know it
+EDGES = ("app", "beside", "gunicorn_conf", "lab", "testing", "cli", "__main__", "__init__")
 
 MAY_IMPORT = {
     PURE: PURE,
@@ -34,7 +40,8 @@ MAY_IMPORT = {
     SHOW: SHOW,
     PROXIES: ("errors", *PROXIES),
     DOCTOR: PURE + CLOCK + SHOW + PROXIES + DOCTOR,
-    EDGES: PURE + INPUT_OUTPUT + FLASK + SHOW + PROXIES + DOCTOR + EDGES,
+    CHECK: PURE + CLOCK + SHOW + PROXIES + DOCTOR + ("upstream",) + CHECK,
+    EDGES: PURE + INPUT_OUTPUT + FLASK + SHOW + PROXIES + DOCTOR + CHECK + EDGES,
 }
 NO_INPUT_OUTPUT = {"socket", "requests", "urllib3", "threading", "time", "flask", "select", "subprocess", "gevent"}
 

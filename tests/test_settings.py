@@ -47,10 +47,15 @@ def test_the_environment_of_this_process_is_the_default(monkeypatch):
     assert Settings.from_environment().model == "mine"
 
 
-@pytest.mark.parametrize("name", ["MODE", "FAULTS", "UPSTREAM", "HEARTBEAT", "DEBUG_PRINT", "STORE"])
+@pytest.mark.parametrize("name", ["MODE", "FAULTS", "UPSTREAM", "HEARTBEAT", "DEBUG_PRINT"])
 @pytest.mark.parametrize("nothing", ["", "  "])
 def test_set_but_empty_is_not_set(name, nothing):
     assert read(**{name: nothing}) == Settings()
+
+
+@pytest.mark.parametrize(("said", "store"), [({}, "sqlite:"), ({"STORE": ""}, None), ({"STORE": "memory:"}, "memory:")])
+def test_there_is_a_store_unless_it_is_set_to_nothing(said, store):
+    assert read(**said).store == store
 
 
 def test_spaces_around_a_value_mean_nothing():
@@ -79,7 +84,6 @@ def test_a_fault_in_the_fixed_mode_is_refused():
         ("IDLE_TIMEOUT", "inf", "seconds from 0 to 86400"),
         ("IDLE_TIMEOUT", "600000", "seconds from 0 to 86400"),
         ("DEBUG_PRINT", "yes", "0 or 1"),
-        ("STORE", "memory:", "nothing"),
     ],
 )
 def test_a_value_that_does_not_work_is_named_with_what_was_expected(name, value, expected):

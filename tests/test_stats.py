@@ -52,7 +52,7 @@ def test_every_code_of_the_error_tree_can_end_a_stream() -> None:
     def codes(root: type[FlaskStreamError]) -> set[str]:
         return {root.code}.union(*map(codes, root.__subclasses__()))
 
-    assert set(layout.ENDS) == {"done", "client_gone"} | codes(FlaskStreamError)
+    assert set(layout.ENDS) == {"done", "client_gone", "stopped", "restart", "reset"} | codes(FlaskStreamError)
 
 
 @pytest.mark.parametrize("bound", [0, 1, 40, 84])
@@ -531,9 +531,13 @@ def test_the_shape_of_the_json(pair: GunicornProcess) -> None:
         "heartbeats",
         "open",
         "processes",
+        "produced",
         "refused",
+        "resumed",
         "schema_version",
+        "store",
         "tokens",
+        "unrecorded",
         "upstream_retries",
         "waited_ms",
     ]

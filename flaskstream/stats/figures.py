@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, Iterable, Iterator, Mapping, Sequence
 
-from flaskstream.stats.layout import BOUNDS_MS, COUNTERS, HISTOGRAMS, OPEN, WORDS, Histogram
+from flaskstream.stats.layout import BOUNDS_MS, COUNTERS, HISTOGRAMS, OPEN, PLAIN, WORDS, Histogram
+from flaskstream.stores.protocol import Kept
 
 SCHEMA_VERSION = 1
 PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PERCENTILES = (50, 90, 99)
 
 
-def as_json(rows: Iterable[Sequence[int]], processes: int) -> dict[str, Any]:
+def as_json(rows: Iterable[Sequence[int]], processes: int, kept: Kept | None = None) -> dict[str, Any]:
     """Return the figures, with every time in milliseconds.
 
     Args:
         rows: the numbers of each process, laid out as `layout` says.
         processes: how many of them run now.
+        kept: what is in the store, where there is one that can be asked.
     """
     total = _sum(rows)
     waits = {name: total[COUNTERS[f"{name}_wait_us"]] / 1000 for name in ("source", "client")}
-    plain = ("events", "tokens", "bytes", "heartbeats", "upstream_retries")
     return {
         "schema_version": SCHEMA_VERSION,
         "processes": processes,
         "open": total[OPEN],
         "ended": _labelled(total, "ended"),
         "refused": _labelled(total, "refused"),
-        **{name: total[COUNTERS[name]] for name in plain},
+        **{name: total[COUNTERS[name]] for name in PLAIN},
         "waited_ms": waits,
         **{f"{histogram.name}_ms": _percentiles(total, histogram) for histogram in HISTOGRAMS},
+        "store": None if kept is None else asdict(kept),
     }
 
 
-def as_prometheus(rows: Iterable[Sequence[int]], processes: int) -> str:
+def as_prometheus(rows: Iterable[Sequence[int]], processes: int, kept: Kept | None = None) -> str:
     """Return the figures as text, with every time in seconds (the exposition format, 0.0.4). Args as for `as_json`."""
-    return "".join(f"{line}\n" for line in _lines(_sum(rows), processes))
+    return "".join(f"{line}\n" for line in _lines(_sum(rows), processes, kept))
 
 
 def _sum(rows: Iterable[Sequence[int]]) -> list[int]:
@@ -84,6 +87,14 @@ _HELP = {
     "bytes_total": ("counter", "Bytes of these events, before chunking and compression."),
     "heartbeats_total": ("counter", "Heartbeats sent."),
     "upstream_retries_total": ("counter", "Requests that an upstream was asked again."),
+    "produced_total": ("counter", "Answers produced apart from their delivery, with a store."),
+    "resumed_total": ("counter", "Requests that went on with a stream, or came to one that was there."),
+    "unrecorded_total": ("counter", "Answers that cannot be resumed, because their store failed."),
+    "store_streams": ("gauge", "Streams in the store, with their records."),
+    "store_running": ("gauge", "Streams in the store that are being produced."),
+    "store_records": ("gauge", "Events in the store."),
+    "store_bytes": ("gauge", "Bytes of these events."),
+    "store_evicted": ("counter", "Streams that the retention has taken out of the store."),
     "source_wait_seconds_total": ("counter", "Time for which streams waited for their source."),
     "client_wait_seconds_total": ("counter", "Time for which streams waited until their client took what was sent."),
     "first_token_seconds": ("histogram", "From the request to the first token."),
@@ -92,8 +103,9 @@ _HELP = {
 _COARSE = 4  # every fourth bound is told: one to the octave
 
 
-def _lines(total: Sequence[int], processes: int) -> Iterator[str]:
-    for name, samples in _samples(total, processes):
+def _lines(total: Sequence[int], processes: int, kept: Kept | None) -> Iterator[str]:
+    of_store = [] if kept is None else [(f"store_{name}", [("", value)]) for name, value in asdict(kept).items()]
+    for name, samples in (*_samples(total, processes), *of_store):
         kind, text = _HELP[name]
         yield f"# HELP flaskstream_{name} {text}"
         yield f"# TYPE flaskstream_{name} {kind}"
@@ -107,7 +119,7 @@ def _samples(total: Sequence[int], processes: int) -> Iterator[tuple[str, list[t
     for group, label in (("ended", "reason"), ("refused", "code")):
         numbers = _labelled(total, group)
         yield f"{group}_total", [(f'{{{label}="{value}"}}', number) for value, number in numbers.items()]
-    for name in ("events", "tokens", "bytes", "heartbeats", "upstream_retries"):
+    for name in PLAIN:
         yield f"{name}_total", [("", total[COUNTERS[name]])]
     for name in ("source_wait", "client_wait"):
         yield f"{name}_seconds_total", [("", total[COUNTERS[f"{name}_us"]] / 1e6)]

@@ -16,11 +16,17 @@ def _codes(root: type[FlaskStreamError] = FlaskStreamError) -> list[str]:
     return found
 
 
-ENDS = ("done", "client_gone", *_codes())
+ENDS = ("done", "client_gone", "stopped", "restart", "reset", *_codes())
 """How a stream can have ended: as its report says, with the code in place of "error"."""
 
-REFUSALS = ("too_many_streams", "shutting_down", "forbidden", "body_too_large", "bad_request")
+REFUSALS = (
+    *("too_many_streams", "shutting_down", "forbidden", "body_too_large", "bad_request"),
+    *("not_found", "key_reused", "store_unavailable"),
+)
 """Why a request became no stream."""
+
+PLAIN = ("events", "tokens", "bytes", "heartbeats", "upstream_retries", "produced", "resumed", "unrecorded")
+"""The counters that are told as they are."""
 
 BOUNDS_MS = tuple(round(0.25 * 2 ** (n / 4), 4) for n in range(85))
 """Upper bounds of the buckets of every histogram: from a quarter of a millisecond to nine minutes, four to the octave,
@@ -50,11 +56,7 @@ COUNTERS = {
     name: 1 + n
     for n, name in enumerate(
         (
-            "events",
-            "tokens",
-            "bytes",
-            "heartbeats",
-            "upstream_retries",
+            *PLAIN,
             "source_wait_us",
             "client_wait_us",
             *(f"ended:{end}" for end in ENDS),

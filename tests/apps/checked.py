@@ -13,8 +13,10 @@ import time
 import zlib
 
 from flask import (
+    Blueprint,
     Flask,
     Response,
+    abort,
     after_this_request,
     jsonify,
     redirect,
@@ -95,6 +97,22 @@ def healthy():
     def login():
         return redirect("/page")
 
+    @app.route("/user/")
+    def user():
+        return "a user"
+
+    @app.route("/posted", methods=["POST"])
+    def posted():
+        return "posted"
+
+    @app.route("/needs")
+    def needs():
+        return request.args["q"]
+
+    @app.route("/gone")
+    def gone():
+        abort(404)
+
     @app.route("/names/<name>")
     def names(name):
         return name
@@ -109,6 +127,27 @@ def of_views():
     @app.route("/list")
     def a_list():
         return Response(list(events()), mimetype="text/event-stream")  # list
+
+    @app.route("/export")
+    def export():
+        def rows():
+            for n in range(9):
+                yield f"{n},{n * n}\n"
+
+        return Response("".join(rows()), mimetype="text/csv")  # export
+
+    @app.route("/items")
+    def items():
+        return "".join(f"<li>{n}</li>" for n in range(9))
+
+    @app.route("/tokens")
+    def tokens():
+        def words():
+            for word in ("the", "words", "of", "a", "model"):
+                yield word + " "
+                time.sleep(0.1)
+
+        return "".join(words())  # tokens
 
     @app.route("/join")
     def join():
@@ -238,6 +277,43 @@ def of_views():
 
         return Response(body())
 
+    return app
+
+
+def with_a_page_for_errors():
+    """A page that a generator makes, where there is no other."""
+    app = healthy()
+
+    @app.errorhandler(404)
+    def not_found(error):
+        return Response("".join(f"data: {word}\n\n" for word in ("no", "such", "page"))), 404
+
+    @app.route("/view/<path:path>")
+    def of_any_path(path):
+        return Response("".join(f"data: {word}\n\n" for word in ("no", "such", "page"))), 404
+
+    return app
+
+
+def with_a_blueprint():
+    app = Flask("with_a_blueprint")
+    blueprint = Blueprint("assistant", __name__)
+
+    @blueprint.route("/chat")
+    def chat():
+        return Response(events(), mimetype="text/event-stream")
+
+    @blueprint.after_request
+    def measure(response):
+        response.get_data()  # measure
+        return response
+
+    @app.route("/single")
+    def single():
+        return Response(events(1), mimetype="text/event-stream")
+
+    app.register_blueprint(blueprint, url_prefix="/assistant")
+    app.after_request(measure)
     return app
 
 

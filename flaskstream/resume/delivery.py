@@ -1,0 +1,142 @@
+"""Answer a request with a stream that is there: from where its client has left it, and only who may have it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Callable, Iterator
+
+from flask import Response, request, url_for
+
+from flaskstream.come_back import reconnection_times
+from flaskstream.contexts import Carrier
+from flaskstream.errors import StoreUnavailable
+from flaskstream.guard import Guard, refusal
+from flaskstream.options import StreamOptions
+from flaskstream.response import answer_without_stream, empty_response, error_response, respond
+from flaskstream.resume.ids import Position, event_id, parse_event_id
+from flaskstream.resume.reader import EPOCH, GONE, reset_event
+from flaskstream.resume.streams import Streams
+from flaskstream.resume.wire import Delivery, RecordedWire
+from flaskstream.stats import STATS
+from flaskstream.stores.protocol import EVICTED, RUNNING, StreamInfo
+from flaskstream.wire import done_id
+
+ENDPOINT = "streams"
+
+Owner = Callable[[], Any]
+
+
+def asked_position() -> Position | None:
+    """Return how far this request's client says it has come: a browser says it by itself when it reconnects."""
+    said = request.headers.get("Last-Event-ID") or request.args.get("last_event_id")
+    return parse_event_id(said)
+
+
+class Deliveries:
+    """Gives the streams of one blueprint to whoever may have them.
+
+    Args:
+        streams: which.
+        options: of each delivery.
+        guard: asks the app who may have which stream.
+        owner: tells, in a request, whose it is; `None`: no stream is anybody's.
+    """
+
+    def __init__(self, streams: Streams, options: StreamOptions, guard: Guard, owner: Owner | None) -> None:
+        self.streams = streams
+        self._options = options
+        self._guard = guard
+        self._owner = owner
+
+    def current_owner(self) -> str | None:
+        """Return whose this request is."""
+        found = None if self._owner is None else self._owner()
+        return None if found is None else str(found)
+
+    def may_have(self, info: StreamInfo) -> bool:
+        """Tell whether this request may have this stream: its owner, and whoever the app lets through."""
+        return (self._owner is None or info.owner == self.current_owner()) and self._guard.may_have(info)
+
+    def of_id(self, stream_id: str) -> StreamInfo | None:
+        """Return what is known of a stream, for who may have it. Raises `StoreUnavailable`."""
+        info = self.streams.info(stream_id)
+        return info if info is not None and self.may_have(info) else None
+
+    def answer_without_stream(self) -> Response | None:
+        """Return the answer to who wants no stream; see `flaskstream.response`."""
+        return answer_without_stream(self._options)
+
+    def resume(self, position: Position) -> Any:
+        """Answer a client that comes back to the route where its stream was begun: never with a second answer."""
+        info = self.streams.find(position.epoch)
+        if info is None or not self.may_have(info):
+            return self._gone(position.epoch)
+        return self.deliver(info, position)
+
+    def deliver(self, info: StreamInfo, position: Position | None = None, is_kept: bool = True) -> Any:
+        """Return the response with what is behind a position, `None`: with all of it.
+
+        Args:
+            info: of the stream, which this request may have.
+            position: how far its client is.
+            is_kept: it can be resumed.
+        """
+        if info.state == EVICTED:
+            return self._gone(info.epoch)
+        delivery, after = Delivery(info.epoch), 0
+        delivery.is_first = position is None
+        if position is not None:
+            STATS.count("resumed")
+            if not self._is_of(info, position):
+                delivery.reset = EPOCH
+            elif info.state != RUNNING and position.number == info.last:
+                return empty_response(204, self._options)
+            else:
+                after = position.number
+        response = self._streamed(info, after, delivery)
+        if is_kept and getattr(response, "status_code", 0) == 200:
+            response.headers.update(self.headers_of(info))
+        return response
+
+    def _is_of(self, info: StreamInfo, position: Position) -> bool:
+        """Tell whether what the client has is the beginning of this stream."""
+        has_it = position.epoch == info.epoch and position.number <= info.last
+        return has_it and self.streams.is_resumable(info)
+
+    def headers_of(self, info: StreamInfo) -> dict[str, str]:
+        """Return the response headers by which a client finds the stream again."""
+        return {"X-Stream-Id": info.stream_id, "Location": url_for(f".{ENDPOINT}", stream_id=info.stream_id)}
+
+    def _streamed(self, info: StreamInfo, after: int, delivery: Delivery) -> Any:
+        return self._respond(delivery, self.streams.follow, info, after, delivery)
+
+    def _respond(self, delivery: Delivery, follow: Callable[..., Iterator[Any]], *arguments: Any) -> Any:
+        options = self._options
+        if asked_position() is not None:  # who comes back knows the events that it waits for, and no statuses
+            options = replace(options, status_grace=0.0)
+        wire = RecordedWire(delivery, *reconnection_times(options.retry), options.heartbeat_form)
+        carrier = Carrier(keep_request=False)
+        return respond(carrier.call_view(follow, *arguments), carrier, wire, options)
+
+    def _gone(self, epoch: str) -> Any:
+        """Tell a client that nothing is left of what it has begun: once, then 204, for it asks again by itself."""
+        return self._respond(Delivery(epoch), iter, [reset_event(GONE, done_id(epoch))])
+
+    def state(self, info: StreamInfo) -> Response:
+        """Return the answer to HEAD."""
+        response = empty_response(200, self._options)
+        last = event_id(info.epoch, info.last) if info.last else ""
+        told = {"X-Stream-State": info.state, "X-Stream-Events": str(info.last), "X-Last-Event-Id": last}
+        response.headers.update({**self.headers_of(info), **told})
+        return response
+
+
+def not_found() -> Response:
+    """Return what is said of a stream that is unknown, and of another's."""
+    return refusal(404, "not_found", "There is no such stream.")
+
+
+def unavailable(error: StoreUnavailable) -> Response:
+    """Return what is said when the store cannot be asked."""
+    STATS.refused(error.code)
+    return error_response(error, "-")

@@ -1,0 +1,116 @@
+"""Produce one answer, whoever reads it: in a thread or greenlet of its own, until it ends or is ended."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import logging
+import time
+from contextlib import closing
+from typing import Any, Callable, Iterator
+
+from flaskstream.background import start
+from flaskstream.errors import FlaskStreamError, MaxDuration, ShuttingDown
+from flaskstream.open_streams import Place
+from flaskstream.resume import ends
+from flaskstream.resume.ends import End
+from flaskstream.resume.live import Live
+from flaskstream.sse import encode
+from flaskstream.stream import log_failure
+from flaskstream.wire import as_event
+
+log = logging.getLogger(__name__)
+
+
+class Generation:
+    """The production of one answer.
+
+    Args:
+        live: where it goes.
+        source: makes the generator of what `event_stream` takes.
+        place: in the register of what this process produces.
+        max_duration: seconds that it may take; 0: any time.
+        on_more: called when there is more in `live`.
+    """
+
+    def __init__(
+        self,
+        live: Live,
+        source: Callable[[], Iterator[Any]],
+        place: Place,
+        max_duration: float,
+        on_more: Callable[[Live], None],
+    ) -> None:
+        self.live = live
+        self._source = source
+        self._place = place
+        self._on_more = on_more
+        self._max_duration = max_duration
+        self._deadline = time.monotonic() + max_duration if max_duration else None
+        self._ending: End | None = None
+        self._is_advancing = False
+        self._interrupt: Callable[[], Any] = lambda: None
+
+    def start(self) -> None:
+        """Begin."""
+        # In contexts of its own: it outlives the request that began it.
+        run = functools.partial(contextvars.Context().run, self._main)
+        self._interrupt = start(run, lambda: self._is_advancing, "flaskstream-generation")
+        # Nobody could read elsewhere what were produced here when all readers have been told to leave.
+        self._place.when_stopping(self._end_at_deploy, is_early=lambda: not self.live.is_anywhere_else())
+
+    def stop(self, end: End) -> None:
+        """End it so, unless it has ended; its upstream is closed now. From any thread, and without waiting."""
+        if self.live.end is None and self._ending is None:
+            self._ending = end
+            self._interrupt()
+
+    def leave(self) -> None:
+        """Give its place back, once its end is recorded, or never will be."""
+        self._place.stream_ended()
+        self._place.generator_ended()
+
+    def check_deadline(self, now: float) -> None:
+        """End it if it is too old."""
+        if self._deadline is not None and now > self._deadline:
+            error = MaxDuration(f"expected the end of the answer within {self._max_duration:g} s, got none")
+            self.stop(ends.failed(error, self.live.stream_id))
+
+    def _end_at_deploy(self) -> None:
+        error = ShuttingDown("expected the end of the answer in time, got the end of this worker")
+        self.stop(ends.failed(error, self.live.stream_id))
+
+    def _main(self) -> None:
+        try:
+            self._produce()
+            end = self._ending or ends.done(self.live.events)
+        except BaseException as error:  # GeneratorExit too: it was interrupted
+            end = self._ending or ends.failed(_as_exception(error), self.live.stream_id)
+        if end.failure is not None:
+            log_failure(end.failure, self.live.stream_id, f"after {self.live.events} events")
+        self.live.finish(end)
+        self._on_more(self.live)
+
+    def _produce(self) -> None:
+        with closing(self._source()) as items:  # type: ignore[type-var]
+            self._is_advancing = True
+            try:
+                if self._ending is not None:
+                    return
+                for item in items:
+                    if self._ending is not None:
+                        return
+                    event = as_event(item)
+                    if event is not None:
+                        self.live.add(encode(event))
+                        self._on_more(self.live)
+            finally:
+                self._is_advancing = False
+
+
+def _as_exception(error: BaseException) -> Exception:
+    if isinstance(error, Exception):
+        return error
+    failure = FlaskStreamError(f"the answer ended with {type(error).__name__}")
+    failure.__cause__ = error
+    return failure

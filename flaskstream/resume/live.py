@@ -1,0 +1,188 @@
+"""An answer in the process that produces it: what it has said, and who waits here for more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Callable, Sequence
+
+from flaskstream.interrupt import Bell
+from flaskstream.resume.ends import End
+from flaskstream.resume.wire import Unrecorded
+from flaskstream.stores.protocol import RUNNING, Batch, Record
+
+PATIENCE = 1.0
+"""Seconds for which readers wait for the store: an event goes out when it is recorded, so that its id can be relied on.
+After that it goes out without one (the first says that), and the stream can no longer be resumed."""
+
+KEPT_BYTES = 512 * 1024
+"""Of what readers may have by now; older records are in the store."""
+
+UNRECORDED_BYTES = 8 * KEPT_BYTES
+"""Of what is in no store: a reader that is further behind is cut off."""
+
+_BATCH_RECORDS = 1000
+
+
+class Live:
+    """One answer. Its producer adds, the recorder writes, readers follow; each in a thread or greenlet of its own.
+
+    Args:
+        stream_id, epoch: of the stream.
+        is_resumable: there is a store that begins to keep it.
+        is_shared: other processes see what that store keeps.
+        on_lost_recording: called once, with this, when the store turns out to be too slow or refuses.
+
+    Attributes:
+        end: how it ended; `None`: it has not.
+        is_resumable: its records are in the store, or on their way.
+    """
+
+    def __init__(
+        self,
+        stream_id: str,
+        epoch: str,
+        is_resumable: bool = True,
+        is_shared: bool = True,
+        on_lost_recording: Callable[[Live], None] = lambda live: None,
+    ) -> None:
+        self.stream_id = stream_id
+        self.epoch = epoch
+        self.end: End | None = None
+        self.is_resumable = is_resumable
+        self._is_shared = is_shared
+        self.unread_since: float | None = time.monotonic()
+        self._on_lost_recording = on_lost_recording
+        self._lock = threading.RLock()  # the collector of garbage may end a reader in the middle of all this
+        self._records: list[Record] = []
+        self._dropped = 0  # so many of the first records are no longer here
+        self._bytes = 0
+        self._written = 0  # the number of the last record that the store has
+        self._is_end_written = False
+        self._lagging_for = 0.0  # seconds for which the store has been behind
+        self._bells: set[Bell] = set()
+
+    # The producer
+
+    def add(self, block: bytes) -> None:
+        """Add what the answer says next."""
+        with self._lock:
+            self._add(block)
+
+    def finish(self, end: End) -> None:
+        """Add the end; a second one is none."""
+        with self._lock:
+            if self.end is None:
+                self._add(end.block)
+                self.end = end
+
+    def _add(self, block: bytes) -> None:
+        if self.is_resumable:
+            self._records.append(Record(self.last + 1, block))
+        else:
+            self._records.append(Unrecorded(self.last + 1, block))
+            self._drop(self.last - 1, UNRECORDED_BYTES)
+            self._ring()
+        self._bytes += len(block)
+
+    @property
+    def last(self) -> int:
+        """The number of its last record."""
+        return self._dropped + len(self._records)
+
+    @property
+    def events(self) -> int:
+        """How many events it has said, its end not among them."""
+        return self.last - (self.end is not None)
+
+    # The recorder
+
+    def unwritten(self) -> Batch | None:
+        """Return what the store does not have yet; `None`: it has all of it, or will never have it."""
+        with self._lock:
+            if not self.is_resumable or self._is_end_written:
+                return None
+            start = self._written - self._dropped
+            records = tuple(self._records[start : start + _BATCH_RECORDS])
+            is_last = self.end is not None and self._written + len(records) == self.last
+            state = self.end.state if is_last and self.end is not None else RUNNING
+            return Batch(self.stream_id, self.epoch, records, state)
+
+    def written(self, batch: Batch) -> None:
+        """Say that the store has these: readers may, too."""
+        with self._lock:
+            if batch.records:
+                self._written = max(self._written, batch.records[-1].number)
+                self._lagging_for = 0.0
+                self._ring()
+            self._is_end_written = self._is_end_written or batch.state != RUNNING
+            self._drop(self._written, KEPT_BYTES)
+
+    def has_unwritten(self) -> bool:
+        """Tell whether there is something that the store does not have."""
+        return self.is_resumable and self._written < self.last
+
+    def is_end_written(self) -> bool:
+        """Tell whether the store has all of it."""
+        return self._is_end_written
+
+    def is_anywhere_else(self) -> bool:
+        """Tell whether other processes can go on with it, when this one has ended."""
+        return self.is_resumable and self._is_shared
+
+    def spend_patience(self, seconds: float) -> None:
+        """Give up recording if the store is behind, and has been so for too long.
+
+        Args:
+            seconds: since this was last called, without those in which the process itself stood still: they are not the
+                store's fault, and somebody else may have ended the stream in them.
+        """
+        self._lagging_for = self._lagging_for + seconds if self.has_unwritten() else 0.0
+        if self._lagging_for > PATIENCE:
+            self.give_up_recording()
+
+    def give_up_recording(self) -> None:
+        """Have the rest go out without ids, if it has been recorded so far."""
+        with self._lock:
+            if not self.is_resumable or self._is_end_written:
+                return
+            self.is_resumable = False
+            start = self._written - self._dropped
+            self._records[start:] = [Unrecorded(record.number, record.block) for record in self._records[start:]]
+            self._ring()
+        self._on_lost_recording(self)
+
+    def _drop(self, number: int, most_bytes: int) -> None:
+        """Keep no more than so many bytes of the records up to this one."""
+        while self._bytes > most_bytes and self._dropped < number:
+            half = max(1, (number - self._dropped) // 2)
+            self._bytes -= sum(len(record.block) for record in self._records[:half])
+            del self._records[:half]
+            self._dropped += half
+
+    # Readers
+
+    def attach(self, bell: Bell) -> None:
+        """Have a reader's bell rung when there is more."""
+        with self._lock:
+            self._bells.add(bell)
+            self.unread_since = None
+
+    def detach(self, bell: Bell) -> None:
+        """Have it rung no more."""
+        with self._lock:
+            self._bells.discard(bell)
+            if not self._bells:
+                self.unread_since = time.monotonic()
+
+    def after(self, number: int) -> Sequence[Record] | None:
+        """Return the records behind this one that a reader may have; `None`: some of them are only in the store."""
+        with self._lock:
+            if number < self._dropped:
+                return None
+            shown = self._written if self.is_resumable else self.last
+            return self._records[number - self._dropped : max(0, shown - self._dropped)]
+
+    def _ring(self) -> None:
+        for bell in list(self._bells):
+            bell.ring()

@@ -1,0 +1,112 @@
+"""Bring what answers say into the store: at once, and while a write is under way, all that waits in the next one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from typing import Callable, Iterator
+
+from flaskstream.background import start
+from flaskstream.errors import StoreUnavailable
+from flaskstream.interrupt import Bell
+from flaskstream.resume.live import Live
+from flaskstream.stores.protocol import Batch, Store
+
+log = logging.getLogger(__name__)
+
+_RETRY_SECONDS = 0.1
+_IDLE_SECONDS = 60.0
+
+
+class Recorder:
+    """Writes for all answers of this process. Whoever adds to one never waits for the store.
+
+    Args:
+        store: where to.
+        lease: seconds; see `Store.begin`.
+        on_refused: called with an answer that the store does not take any more: it is over, or somebody else's.
+        on_written: called with an answer whose end is in the store.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        lease: float,
+        on_refused: Callable[[Live], None],
+        on_written: Callable[[Live], None],
+    ) -> None:
+        self._store = store
+        self._lease = lease
+        self._on_refused = on_refused
+        self._on_written = on_written
+        self._due: deque[Live] = deque()  # an answer may be in it more than once
+        self._bell = Bell()
+        self._lock = threading.Lock()
+        self._is_away = False
+        self._runs_in: int | None = None  # a process: a forked one has no such thread
+
+    def write(self, live: Live) -> None:
+        """Have what is new of an answer written, or its lease renewed."""
+        self._due.append(live)
+        if not self._store.shared:  # in memory: nothing waits
+            with self._lock:
+                self._write_due()
+            return
+        if self._runs_in != os.getpid():
+            self._start()
+        self._bell.ring()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._runs_in != os.getpid():
+                self._runs_in = os.getpid()
+                start(self._loop, lambda: False, "flaskstream-recorder")
+
+    def _loop(self) -> None:
+        while True:
+            if not self._due:
+                self._bell.wait(_IDLE_SECONDS)
+            if not self._write_due():
+                self._bell.wait(_RETRY_SECONDS)
+
+    def _write_due(self) -> bool:
+        """Write what is due; return whether the store could be asked."""
+        due = {live.epoch: live for live in self._taken()}
+        found = [(live, live.unwritten()) for live in due.values()]
+        written = [(live, batch) for live, batch in found if batch is not None]
+        if not written:
+            return True
+        try:
+            refused = set(self._store.append([batch for _, batch in written], self._lease))
+        except StoreUnavailable as error:
+            if not self._is_away:
+                log.warning("the store of streams cannot be asked, and is tried again: %s", error)
+            self._is_away = True
+            self._due.extend(live for live, _ in written)
+            return False
+        except Exception:  # a bug in a store must not end this thread, and with it all recording
+            log.exception("the store of streams failed")
+            for live, _ in written:
+                live.give_up_recording()
+            return False
+        self._is_away = False
+        for live, batch in written:
+            self._wrote(live, batch, batch.stream_id in refused)
+        return True
+
+    def _taken(self) -> Iterator[Live]:
+        while self._due:
+            yield self._due.popleft()
+
+    def _wrote(self, live: Live, batch: Batch, is_refused: bool) -> None:
+        if is_refused:
+            self._on_refused(live)
+            return
+        live.written(batch)
+        if live.is_end_written():
+            self._on_written(live)
+        elif live.has_unwritten():
+            self._due.append(live)
+            self._bell.ring()

@@ -1,0 +1,151 @@
+"""An answer in the process that produces it: readers may have what is recorded, and all of it once nothing is."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from flaskstream.interrupt import Bell
+from flaskstream.resume import ends
+from flaskstream.resume.ids import lost_id
+from flaskstream.resume.live import KEPT_BYTES, PATIENCE, UNRECORDED_BYTES, Live
+from flaskstream.resume.wire import Delivery, RecordedWire, Unrecorded
+from flaskstream.sse import Decoder
+from flaskstream.stores.protocol import DONE, RUNNING, Record
+
+
+@pytest.fixture
+def lost():
+    """The answers of which it was said that they cannot be resumed."""
+    return []
+
+
+@pytest.fixture
+def live(lost):
+    return Live("a-stream", "0123456789abcdef0123", on_lost_recording=lost.append)
+
+
+def write(live):
+    """Write what is due, as the recorder does."""
+    batch = live.unwritten()
+    live.written(batch)
+    return batch
+
+
+def test_readers_may_have_what_is_written(live):
+    live.add(b"one")
+    assert live.after(0) == []
+    assert write(live).records == (Record(1, b"one"),)
+    assert live.after(0) == [Record(1, b"one")]
+    assert live.after(1) == []
+
+
+def test_what_comes_during_a_write_goes_together_in_the_next_one(live):
+    live.add(b"one")
+    batch = live.unwritten()
+    live.add(b"two")
+    live.add(b"three")
+    live.written(batch)
+    assert [record.number for record in write(live).records] == [2, 3]
+    assert not live.has_unwritten()
+
+
+def test_the_end_is_the_last_record_and_the_state_goes_with_it(live):
+    live.add(b"one")
+    live.finish(ends.done(1))
+    live.finish(ends.stopped(ends.BY_REQUEST))
+    batch = write(live)
+    assert batch.state == DONE and batch.records[-1].block == ends.done(1).block
+    assert live.unwritten() is None and live.is_end_written()
+    assert live.events == 1
+
+
+def test_a_renewal_of_the_lease_is_a_batch_without_records(live):
+    assert (live.unwritten().records, live.unwritten().state) == ((), RUNNING)
+
+
+def test_a_write_that_was_repeated_takes_nothing_back(live):
+    live.add(b"one")
+    first = live.unwritten()
+    live.add(b"two")
+    second = live.unwritten()
+    live.written(second)
+    live.written(first)
+    assert len(live.after(0)) == 2
+
+
+def test_a_store_that_is_behind_for_too_long_is_given_up(live, lost):
+    live.add(b"one")
+    write(live)
+    live.add(b"two")
+    live.spend_patience(PATIENCE / 2)
+    assert live.is_resumable and not lost
+    live.spend_patience(2 * PATIENCE)
+    assert lost == [live] and not live.is_resumable
+    live.add(b"three")
+    assert live.after(0) == [Record(1, b"one"), Unrecorded(2, b"two"), Unrecorded(3, b"three")]
+    assert live.unwritten() is None
+
+
+def test_a_whole_answer_in_the_store_is_not_given_up(live, lost):
+    live.finish(ends.done(0))
+    write(live)
+    live.spend_patience(2 * PATIENCE)
+    live.give_up_recording()
+    assert live.is_resumable and not lost
+
+
+def test_only_what_is_recorded_has_an_id_behind_which_one_can_go_on():
+    wire = RecordedWire(Delivery("0123456789abcdef0123"))
+    (recorded,) = Decoder().feed(wire.frame(Record(7, b"data: x\n\n")))
+    (passing,) = Decoder().feed(wire.frame(Unrecorded(8, b"data: y\n\n")))
+    (later,) = Decoder().feed(wire.frame(Unrecorded(9, b"data: z\n\n")))
+    assert (recorded.id, recorded.data) == ("0123456789abcdef0123-7", "x")
+    assert (passing.id, passing.data) == (lost_id("0123456789abcdef0123"), "y")
+    assert (later.id, later.data) == (None, "z")
+
+
+def test_the_end_of_what_is_not_recorded_has_the_id_of_an_end():
+    delivery = Delivery("0123456789abcdef0123")
+    wire = RecordedWire(delivery)
+    delivery.sent = 7
+    delivery.end = Unrecorded(8, ends.done(7).block)
+    (end,) = Decoder().feed(wire.done("x"))
+    assert (end.event, end.id) == ("done", "done-0123456789abcdef0123")
+
+
+def test_old_records_are_kept_in_the_store_alone(live):
+    block = b"x" * 1024
+    for _ in range(2 * KEPT_BYTES // len(block)):
+        live.add(block)
+        write(live)
+    assert live.after(0) is None
+    assert len(live.after(live.last - 5)) == 5
+
+
+def test_what_is_in_no_store_is_kept_for_slow_readers_up_to_a_limit(live):
+    live.give_up_recording()
+    block = b"x" * (UNRECORDED_BYTES // 8)
+    for _ in range(6):
+        live.add(block)
+    assert len(live.after(0)) == 6
+    for _ in range(6):
+        live.add(block)
+    assert live.after(0) is None
+    assert live.after(live.last - 1)
+
+
+def test_readers_are_woken_when_there_is_more(live):
+    bell = Bell()
+    live.attach(bell)
+    assert live.unread_since is None
+    live.add(b"one")
+    threading.Timer(0.05, write, [live]).start()
+    began = time.monotonic()
+    bell.wait(30)
+    assert time.monotonic() - began < 15
+    assert live.after(0)
+    live.detach(bell)
+    assert live.unread_since is not None
