@@ -185,7 +185,7 @@ class Store(Protocol):
         ...
 
     def stopping(self) -> Sequence[str]:
-        """Return the ids of the running streams whose producers are asked to stop. Cheap: it is asked 20 times a second."""
+        """Return the ids of the running streams whose producers are asked to stop. It is asked 20 times a second."""
         ...
 
     def touch(self, stream_ids: Sequence[str]) -> None:
@@ -195,8 +195,9 @@ class Store(Protocol):
     def watch(self, stream_id: str, notify: Callable[[], None]) -> Callable[[], None]:
         """Have `notify` called soon after a stream has got a record or another state; return what ends that.
 
-        Whatever process did it, and within 0.1 s on one machine. It may be called for nothing, and from another thread or greenlet; it must not wait.
-        While the store cannot be asked it may not be called at all: who waits looks by itself now and then.
+        Whatever process did it, and within 0.1 s on one machine. It may be called for nothing, and from another thread
+        or greenlet; it must not wait. While the store cannot be asked it may not be called at all: who waits looks by
+        itself now and then.
         """
         ...
 
