@@ -20,7 +20,8 @@ from flaskstream.relay.relay import Headers
 from flaskstream.response import respond, streaming
 from flaskstream.resume.delivery import Deliveries
 from flaskstream.resume.routes import add_streams, recorded_chat
-from flaskstream.resume.streams import LEASE_SECONDS, ORPHAN_SECONDS, SHORTEST_LEASE, Streams
+from flaskstream.resume.streams import Streams
+from flaskstream.resume.terms import Terms
 from flaskstream.stats import STATS
 from flaskstream.stats.figures import PROMETHEUS_TYPE, as_json, as_prometheus
 from flaskstream.stores import open_store
@@ -38,8 +39,8 @@ def create_blueprint(
     upstream: Upstream | None = None,
     store: str | Store | None = None,
     *,
-    orphan_timeout: float = ORPHAN_SECONDS,
-    lease: float = LEASE_SECONDS,
+    orphan_timeout: float = Terms.orphan_timeout,
+    lease: float = Terms.lease,
     retention: Retention | None = None,
     owner: Callable[[], Any] | None = None,
     name: str = "flaskstream",
@@ -177,18 +178,10 @@ def _streams(
 ) -> Streams | None:
     check_seconds("orphan_timeout", orphan_timeout)
     check_seconds("lease", lease)
-    if lease < SHORTEST_LEASE:
-        raise InvalidSetting(f"lease: expected at least {SHORTEST_LEASE:g} seconds, got {lease!r}")
+    terms = Terms(lease, orphan_timeout, retention or Retention(), options.max_duration, options.max_streams)
     if store is None or store == "":
         return None
-    return Streams(
-        open_store(store) if isinstance(store, str) else store,
-        lease=lease,
-        orphan_timeout=orphan_timeout,
-        retention=retention,
-        max_duration=options.max_duration,
-        max_streams=options.max_streams,
-    )
+    return Streams(open_store(store) if isinstance(store, str) else store, terms)
 
 
 def _add_recorded_chat(blueprint: Blueprint, relay: Relay, may_choose_model: bool, deliveries: Deliveries) -> None:

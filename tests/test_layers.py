@@ -15,7 +15,7 @@ PACKAGE = pathlib.Path(__file__).parent.parent / "flaskstream"
 PURE = (
     *("errors", "sse", "dialects", "wire", "come_back"),
     *("relay.follower", "upstream.retries", "probe.__init__", "probe.plan", "probe.ticks"),
-    *("stores.protocol", "resume.__init__", "resume.ids", "resume.ends", "resume.wire"),
+    *("stores.protocol", "resume.__init__", "resume.ids", "resume.ends", "resume.terms", "resume.wire"),
 )
 CLOCK = ("machine",)
 INPUT_OUTPUT = (

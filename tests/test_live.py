@@ -7,13 +7,16 @@ import time
 
 import pytest
 
+from flaskstream.errors import StoreUnavailable
 from flaskstream.interrupt import Bell
 from flaskstream.resume import ends
 from flaskstream.resume.ids import lost_id
 from flaskstream.resume.live import KEPT_BYTES, PATIENCE, UNRECORDED_BYTES, Live
+from flaskstream.resume.streams import Streams
 from flaskstream.resume.wire import Delivery, RecordedWire, Unrecorded
 from flaskstream.sse import Decoder
-from flaskstream.stores.protocol import DONE, RUNNING, Record
+from flaskstream.stores.memory import MemoryStore
+from flaskstream.stores.protocol import DONE, RUNNING, NewStream, Record
 
 
 @pytest.fixture
@@ -149,3 +152,31 @@ def test_readers_are_woken_when_there_is_more(live):
     assert live.after(0)
     live.detach(bell)
     assert live.unread_since is not None
+
+
+class LosesAnswers(MemoryStore):
+    """A store that does what it is asked, and whose answer gets lost now and then."""
+
+    shared = True
+
+    def __init__(self):
+        super().__init__()
+        self.lost = 0
+
+    def append(self, batches, lease):
+        refused = super().append(batches, lease)
+        if self.lost < 3 or any(batch.state == DONE for batch in batches):
+            self.lost += 1
+            if not refused:
+                raise StoreUnavailable("expected an answer, got none")
+        return refused
+
+
+def test_a_write_whose_answer_got_lost_is_no_failure():
+    streams = Streams(LosesAnswers())
+    begun = streams.begin(NewStream("a" * 32, "0" * 20), lambda: (said for said in ["one", "two"]))
+    delivery = Delivery(begun.info.epoch)
+    records = list(streams.follow(begun.info, 0, delivery))
+    assert [type(record) for record in (*records, delivery.end)] == [Record, Record, Record]
+    assert streams.is_resumable(begun.info)
+    assert streams.info("a" * 32).state == DONE

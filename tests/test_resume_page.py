@@ -10,7 +10,7 @@ from pages import Page, code
 from recorded import after, ask, begin, follow, script, stream_id
 
 from flaskstream import Upstream, create_blueprint
-from flaskstream.resume.streams import LEASE_SECONDS, ORPHAN_SECONDS
+from flaskstream.resume.terms import Terms
 from flaskstream.serving.deploy import GENERATION_SHARE
 from flaskstream.settings import DEFAULT_STORE
 from flaskstream.stores.memory import MemoryStore
@@ -67,8 +67,8 @@ def test_the_drawing_names_every_end():
 
 def test_the_states_and_the_times_are_those_of_the_code():
     assert f"(`{'`, `'.join(STATES[:-1])}` or `{STATES[-1]}`)" in PAGE.text
-    assert f"`orphan_timeout` ({ORPHAN_SECONDS:g} s)" in PAGE.text
-    assert f"`lease` ({LEASE_SECONDS:g} s)" in PAGE.text
+    assert f"`orphan_timeout` ({Terms.orphan_timeout:g} s)" in PAGE.text
+    assert f"`lease` ({Terms.lease:g} s)" in PAGE.text
     assert f"{GENERATION_SHARE * 100:g} % of `graceful_timeout`" in PAGE.text
     kept = Retention()
     said = f"Retention(seconds={kept.seconds:g}, streams={kept.streams:_}, bytes={kept.bytes:_})"

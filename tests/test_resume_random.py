@@ -1,7 +1,7 @@
-"""Clients that drop their streams at random bytes, while workers go: each ends with the text, once, for one upstream call.
+"""Clients that drop their streams at random bytes, while workers go, end with the text, once, for one upstream call.
 
-What happens is made up from a seed, which is printed; `RESUME_SEED` plays it again, and `RESUME_CLIENTS=200` is the full
-size, four clients to a stream.
+What happens is made up from a seed, which is told when it fails: `RESUME_SEED` plays it again. `RESUME_CLIENTS=200` is
+the full size, with four clients to a stream: `make soak-resume`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ import os
 import random
 import secrets
 import signal
-from collections import Counter
 
 import pytest
 from recorded import recorded_server, script
-from resume_client import CRASHES, DEPLOYS, Answer, Client, Crowd, happened, judged
+from resume_client import CRASHES, DEPLOYS, Answer, Client, Crowd, check, our_tracebacks, rng_of
 from soak.storm import workers_of
 
 CLIENTS = int(os.environ.get("RESUME_CLIENTS", "100"))
-SEED = int(os.environ.get("RESUME_SEED") or secrets.randbits(32))
 CLIENTS_OF_ONE = 4
 MOST_DROPS = 5
 TOKENS, INTERVAL_MS = 30, 40
@@ -33,8 +31,7 @@ STORES = {"memory": ("memory:", 1), "sqlite": ("sqlite:{folder}/streams.db", 2),
 
 @pytest.fixture
 def rng(request):
-    print(f"RESUME_SEED={SEED}")
-    return random.Random(f"{SEED} {request.node.name}")
+    return rng_of(request.node.name)
 
 
 @pytest.fixture
@@ -76,18 +73,6 @@ def hit(server, rng, name, hits_master):
         pass  # it has gone by itself
 
 
-def counted(model):
-    """How often the model was asked, by script. It remembers more requests than one run makes."""
-    return Counter(asked["model"] for asked in model.requests())
-
-
-def check(clients, model, **options):
-    calls = counted(model)
-    wrong = judged(clients, lambda said: calls[said.model], **options)
-    print(dict(happened(clients)))
-    assert not wrong, f"RESUME_SEED={SEED}\n" + "\n".join(wrong)
-
-
 @pytest.mark.parametrize("store", STORES, indirect=True)
 def test_whoever_drops_wherever_has_the_text_once(store, model, rng):
     url, workers = store
@@ -97,8 +82,7 @@ def test_whoever_drops_wherever_has_the_text_once(store, model, rng):
     model.forget()
     with recorded_server(model.url, url, workers=workers, lease=10.0) as server:
         run(server, clients, rng, blows)
-        said = server.errors()
-        assert "Traceback" not in said, said[said.index("Traceback") - 500 :][:5000]
+        assert not our_tracebacks(server)
     check(clients, model)
     assert {client.end for client in clients} == {"done"}
 

@@ -41,7 +41,7 @@ def redis():
 @pytest.fixture
 def said():
     """An answer that goes on for some seconds after its store has failed."""
-    return script(f"fault-{secrets.token_hex(4)}", tokens=120, interval_ms=40)
+    return script(f"fault-{secrets.token_hex(4)}", tokens=90, interval_ms=40)
 
 
 def stats(server):
@@ -55,7 +55,7 @@ def recorded_then_not(client):
     count = len([one for one in ids if one is not None and one != lost_id(one.partition("-")[0])])
     epoch = ids[0].partition("-")[0]
     assert ids[:count] == [f"{epoch}-{number}" for number in range(1, count + 1)]
-    assert ids[count] == lost_id(epoch) and set(ids[count + 1 :]) == {None}
+    assert ids[count] == lost_id(epoch) and set(ids[count + 1 :]) <= {None}
     return count
 
 
@@ -104,7 +104,8 @@ def test_a_live_stream_outlives_its_redis(model, redis, said, fail, worker):
         assert len(lines) == 1 and client.stream_id in lines[0]
         assert len([line for line in server.errors().splitlines() if "tried again" in line]) <= 1
         assert client.heard_at[-1] > failed_at
-        assert stats(server)["unrecorded"] == 1 and stats(server)["store"] is None
+        told = stats(server)
+        assert told["unrecorded"] == 1 and told["store"] is None
         assert len(calls(model, said)) == 1
 
 
@@ -167,8 +168,9 @@ def test_a_redis_that_comes_back_empty_ends_no_live_stream(model, redis, said):
         assert len(calls(model, said)) == 1
 
 
-def test_what_a_hanging_redis_took_after_all_is_not_told_twice(model, redis, said):
+def test_what_a_hanging_redis_took_after_all_is_not_told_twice(model, redis):
     """Its clients had it without ids, and it is in the store: who comes back by the last id begins anew."""
+    said = script(f"fault-{secrets.token_hex(4)}", tokens=120, interval_ms=40)
     with recorded_server(model.url, redis.url, workers=2) as server:
         client = Returning(server, said).wait_for(FEW)
         redis.pause()
@@ -199,6 +201,7 @@ def check_file(path):
 
 def check_file_has(path, client):
     """What a client has been given an id of is in the file: looked at while nobody can write to it."""
+    wait_until(lambda: client.last_id == lost_id(client.last_id.partition("-")[0]))
     given = recorded_then_not(client)
     with closing(sqlite3.connect(str(path))) as connection:
         (last,) = connection.execute("SELECT last FROM streams WHERE id = ?", (client.stream_id,)).fetchone()

@@ -9,7 +9,7 @@ from typing import Callable, Sequence
 from flaskstream.interrupt import Bell
 from flaskstream.resume.ends import End
 from flaskstream.resume.wire import Unrecorded
-from flaskstream.stores.protocol import RUNNING, Batch, Record
+from flaskstream.stores.protocol import RUNNING, Batch, Record, StreamInfo
 
 PATIENCE = 1.0
 """Seconds for which readers wait for the store: an event goes out when it is recorded, so that its id can be relied on.
@@ -125,6 +125,18 @@ class Live:
     def is_end_written(self) -> bool:
         """Tell whether the store has all of it."""
         return self._is_end_written
+
+    def is_ended_as(self, info: StreamInfo) -> bool:
+        """Tell whether the store has exactly this end."""
+        end = self.end
+        return end is not None and (info.epoch, info.state, info.last) == (self.epoch, end.state, self.last)
+
+    def confirm_end(self) -> None:
+        """Say that the store has all of it."""
+        with self._lock:
+            self._written = self.last
+            self._is_end_written = True
+            self._ring()
 
     def is_anywhere_else(self) -> bool:
         """Tell whether other processes can go on with it, when this one has ended."""

@@ -115,7 +115,8 @@ class Reader:
                     self._bell.wait(_RETRY_SECONDS)
                     continue
                 info = page.info
-                if info.state == EVICTED or info.epoch != self._delivery.epoch:
+                is_short = info.state != RUNNING and not page.records  # a store that was set back
+                if info.state == EVICTED or info.epoch != self._delivery.epoch or is_short:
                     yield reset_event(GONE, done_id(info.epoch))
                     raise EndedOtherwise(RESET)
                 state = info.state

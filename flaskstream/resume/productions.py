@@ -1,0 +1,206 @@
+"""What this process produces for a store: begun, kept in time, ended where somebody asks for it or nobody reads it."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import threading
+import time
+from typing import Any, Callable, Iterator
+
+from flaskstream.background import start
+from flaskstream.errors import FlaskStreamError, StoreUnavailable
+from flaskstream.interrupt import Bell
+from flaskstream.open_streams import GENERATIONS
+from flaskstream.resume import ends
+from flaskstream.resume.ends import End
+from flaskstream.resume.generation import Generation
+from flaskstream.resume.live import Live
+from flaskstream.resume.recorder import Recorder
+from flaskstream.resume.terms import Terms
+from flaskstream.stats import STATS
+from flaskstream.stores.protocol import RUNNING, Store, StreamInfo
+
+log = logging.getLogger(__name__)
+
+LOOKS_IN_A_LEASE = 4
+"""How often a lease is renewed, and looked at, before it is over."""
+
+_CARE_SECONDS = 0.05
+_LONGEST_ROUND = 5 * _CARE_SECONDS  # if one took longer, this process has stood still
+_EVICTIONS_IN_A_LIFE = 20  # while the retention keeps a stream that has ended
+_EVICT_SECONDS = (1.0, 30.0)  # between two of them, at least and at most
+
+Source = Callable[[], Iterator[Any]]
+
+
+class Productions:
+    """The answers that one process produces.
+
+    Args:
+        store: where they are recorded.
+        terms: how long they may take.
+    """
+
+    def __init__(self, store: Store, terms: Terms) -> None:
+        self._store = store
+        self._terms = terms
+        shortest, longest = _EVICT_SECONDS
+        self._evict_seconds = max(shortest, min(terms.retention.seconds / _EVICTIONS_IN_A_LIFE, longest))
+        self._recorder = Recorder(store, terms.lease, on_refused=self._refused, on_written=self._forget)
+        self._running: dict[str, Generation] = {}  # by stream id
+        self._lock = threading.Lock()
+        self._cared_for_in: int | None = None  # a process
+        self._bells = (Bell(), Bell())
+
+    def produce(self, info: StreamInfo, source: Source, is_kept: bool) -> None:
+        """Begin to produce a stream.
+
+        Args:
+            info: of the stream, which was begun in the store.
+            source: makes the generator of its events, called where that will run.
+            is_kept: it was; else the store cannot be asked.
+
+        Raises:
+            TooManyStreams: this process produces as many as it may.
+            ShuttingDown: it is being stopped.
+        """
+        try:
+            place = GENERATIONS.enter(self._terms.max_streams)
+        except FlaskStreamError as error:
+            STATS.refused(error.code)
+            if is_kept:
+                self._store.forget(info.stream_id, info.epoch)
+            raise
+        live = Live(info.stream_id, info.epoch, is_kept, self._store.shared, self._lost_recording)
+        generation = Generation(live, source, place, self._terms.max_duration, self._more)
+        self._running[live.stream_id] = generation
+        STATS.count("produced")
+        generation.start()
+        for bell in self._bells:
+            bell.ring()
+
+    def live(self, info: StreamInfo) -> Live | None:
+        """Return a stream, if it is produced here."""
+        generation = self._running.get(info.stream_id)
+        return generation.live if generation is not None and generation.live.epoch == info.epoch else None
+
+    def stop(self, stream_id: str, end: End) -> bool:
+        """End a stream so, if it is produced here; return whether it is."""
+        generation = self._running.get(stream_id)
+        if generation is not None:
+            generation.stop(end)
+        return generation is not None
+
+    def _more(self, live: Live) -> None:
+        if live.is_resumable:
+            self._recorder.write(live)
+        elif live.end is not None:
+            self._forget(live)
+
+    def care(self) -> None:
+        """Have this process look after what it produces, and after what the store keeps, from now on."""
+        if self._cared_for_in == os.getpid():
+            return
+        with self._lock:
+            if self._cared_for_in != os.getpid():
+                self._cared_for_in = os.getpid()
+                for care, bell in zip((self._keep_time, self._ask_store), self._bells):
+                    start(functools.partial(care, bell), lambda: False, "flaskstream-streams")
+
+    def _rounds(self, bell: Bell) -> Iterator[float]:
+        while True:
+            bell.wait(_CARE_SECONDS if self._running else self._evict_seconds)
+            yield time.monotonic()
+
+    def _keep_time(self, bell: Bell) -> None:
+        """Do what has to be done in time, and so without waiting for the store."""
+        renewed_at = before = time.monotonic()
+        for now in self._rounds(bell):
+            if now - renewed_at > self._terms.lease / LOOKS_IN_A_LEASE:
+                renewed_at = now
+                self._renew()
+            self._stop_old_ones(now, min(now - before, _LONGEST_ROUND))
+            before = now
+
+    def _ask_store(self, bell: Bell) -> None:
+        evicted_at = time.monotonic()
+        for now in self._rounds(bell):
+            _attempt(self._stop_those_asked_to)
+            for generation in list(self._running.values()):
+                _attempt(functools.partial(self._stop_orphan, generation, now))
+            if now - evicted_at > self._evict_seconds:
+                evicted_at = now
+                _attempt(functools.partial(self._store.evict, self._terms.retention))
+
+    def _renew(self) -> None:
+        for generation in list(self._running.values()):
+            self._more(generation.live)
+
+    def _stop_those_asked_to(self) -> None:
+        if not self._running or not self._store.shared:
+            return
+        for stream_id in self._store.stopping():
+            self.stop(stream_id, ends.stopped(ends.BY_REQUEST))
+
+    def _stop_old_ones(self, now: float, passed: float) -> None:
+        for generation in list(self._running.values()):
+            generation.check_deadline(now)
+            generation.live.spend_patience(passed)
+
+    def _stop_orphan(self, generation: Generation, now: float) -> None:
+        if self._is_orphan(generation.live, now):
+            generation.stop(ends.stopped(ends.NO_READER))
+
+    def _is_orphan(self, live: Live, now: float) -> bool:
+        since = live.unread_since
+        if not self._terms.orphan_timeout or since is None or now - since <= self._terms.orphan_timeout:
+            return False
+        info = said(self._store, live.stream_id) if live.is_anywhere_else() else None
+        if info is None or info.read_ago > self._terms.orphan_timeout:
+            return True
+        live.unread_since = now - info.read_ago  # by a reader in another process
+        return False
+
+    def _refused(self, live: Live) -> None:
+        """End an answer that was taken from this process; if the store has just lost it, it goes on here."""
+        try:
+            info = said(self._store, live.stream_id)
+        except StoreUnavailable:
+            info = None
+        if info is not None and live.is_ended_as(info):  # by a write whose answer got lost
+            live.confirm_end()
+            self._forget(live)
+            return
+        if info is not None and (info.epoch != live.epoch or info.state != RUNNING):
+            self.stop(live.stream_id, ends.lost(live.stream_id))
+        live.give_up_recording()
+
+    def _lost_recording(self, live: Live) -> None:
+        log.error("stream %s cannot be resumed any more: its store was too slow, or does not take it", live.stream_id)
+        STATS.count("unrecorded")
+        if live.end is not None:
+            self._forget(live)
+
+    def _forget(self, live: Live) -> None:
+        generation = self._running.get(live.stream_id)
+        if generation is not None and generation.live is live:
+            del self._running[live.stream_id]
+            generation.leave()
+
+
+def said(store: Store, stream_id: str) -> StreamInfo | None:
+    """Return what a store knows of a stream; `None`: nothing. Raises `StoreUnavailable`."""
+    page = store.read(stream_id, 0, 0)
+    return None if page is None else page.info
+
+
+def _attempt(errand: Callable[[], object]) -> None:
+    """Do what needs the store, if it can be asked: what does not must go on all the same, and so must this thread."""
+    try:
+        errand()
+    except StoreUnavailable as error:
+        log.debug("the store of streams cannot be asked: %s", error)
+    except Exception:
+        log.exception("the store of streams failed")
