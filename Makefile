@@ -7,7 +7,10 @@
 #                      with current releases and on Python 3.8 with the oldest ones; some tests also run Node and
 #                      Chromium, which root on a Debian is fetched, and skip where they are not to be had
 #   make soak          minutes of random trouble, after which nothing may be left (ARGS="--seconds 600", --worker gthread)
+#   make soak-resume   200 clients of 50 recorded streams, dropped at random, on each store (a seed that a failure
+#                      prints is played again by RESUME_SEED; `make test` does the same with half of them)
 #   make bench-leaving how soon an upstream is left after its client
+#   make bench-stores  what each store costs for a token beside none, and how soon 10,000 events are read again
 #   make doctor-table  how often the doctor is right, measured on real proxies for a quarter of an hour: docs/doctor.md
 #   make clean         takes away what the others made
 
@@ -22,10 +25,13 @@ EMPTY = .venv-empty
 NODE = tests/node/node_modules
 # Unset: with it every print is flushed, and no test could tell who flushes.
 RUN = env -u PYTHONUNBUFFERED
+# Three files of tests at a time: most of their time goes by in waiting. (ARGS="-n 0": one after the other.)
+AT_ONCE = -n 3 --dist loadfile
 # Debian has venv in a package of its own; as root it is fetched.
 NEW_VENV = sh .ci/new-venv
 
-.PHONY: doctor-table compare serve serve-broken test lint test-install test-current test-oldest programs soak bench-leaving format clean
+.PHONY: doctor-table compare serve serve-broken test lint test-install test-current test-oldest programs soak soak-resume bench-leaving \
+	bench-stores format clean
 
 compare: $(VENV)/.installed
 	$(VENV)/bin/flaskstream compare $(ARGS)
@@ -55,11 +61,11 @@ test-install: setup.cfg pyproject.toml
 	rm -rf $(EMPTY) build
 
 test-current: $(VENV)/.installed-test $(NODE)/.installed
-	$(RUN) $(VENV)/bin/python -m pytest $(ARGS)
+	$(RUN) $(VENV)/bin/python -m pytest $(AT_ONCE) $(ARGS)
 
 # The tests that drive other programs do so in one corner only, and are named here: they would find the same twice.
-ONCE = $(addprefix tests/test_,bench_doctor.py bench_leaving.py decoders.py doctor_hops.py doctor_http2.py http2.py \
-	behind_http2.py proxy_config.py sdks.py soak.py check_samples.py)
+ONCE = $(addprefix tests/test_,bench_doctor.py bench_leaving.py bench_stores.py decoders.py doctor_hops.py doctor_http2.py http2.py \
+	behind_http2.py many_machines.py tail_http2.py proxy_config.py sdks.py soak.py check_samples.py)
 
 test-oldest: $(NODE)/.installed
 ifeq ($(OLDEST_PYTHON),)
@@ -67,7 +73,7 @@ ifeq ($(OLDEST_PYTHON),)
 else
 	$(MAKE) $(OLDEST)/.installed-test
 	@echo "SKIPPED in the oldest corner, for they ran in the other: $(ONCE)"
-	$(RUN) $(OLDEST)/bin/python -m pytest $(addprefix --ignore=,$(ONCE)) $(ARGS)
+	$(RUN) $(OLDEST)/bin/python -m pytest $(AT_ONCE) $(addprefix --ignore=,$(ONCE)) $(ARGS)
 endif
 
 doctor-table: $(VENV)/.installed-test $(NODE)/.installed
@@ -78,6 +84,12 @@ programs:
 
 soak: $(VENV)/.installed-test
 	cd tests && $(RUN) ../$(VENV)/bin/python -m soak $(ARGS)
+
+soak-resume: $(VENV)/.installed-test
+	RESUME_CLIENTS=200 $(RUN) $(VENV)/bin/python -m pytest tests/test_resume_random.py $(ARGS)
+
+bench-stores: $(VENV)/.installed-test
+	$(RUN) $(VENV)/bin/python -m bench.stores $(ARGS)
 
 bench-leaving: $(VENV)/.installed
 	$(VENV)/bin/python -m bench.leaving $(ARGS)

@@ -22,6 +22,10 @@ class FlaskStreamError(Exception):
     message = "The stream failed. The log of the server says why, under this id."
 
 
+class AlreadyLogged(FlaskStreamError):
+    """What failed has failed elsewhere, and the log says why there."""
+
+
 class InvalidEvent(FlaskStreamError, ValueError):
     """The caller asked for an event that the wire format cannot carry. Nothing was repaired."""
 

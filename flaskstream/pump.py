@@ -14,7 +14,7 @@ from collections import deque
 from typing import Any, Callable, Iterator
 
 from flaskstream.background import start
-from flaskstream.errors import FlaskStreamError, UpstreamError
+from flaskstream.errors import AlreadyLogged, FlaskStreamError, UpstreamError
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +42,24 @@ _CLOSINGS = 3
 """How often a generator is closed that yields when it is: its own cleanup may come after that."""
 
 
+class EndedOtherwise(Exception):
+    """A source ended neither whole nor by an error.
+
+    Args:
+        reason: of the report.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"ended: {reason}")
+        self.reason = reason
+
+
 class GeneratorFailed(FlaskStreamError):
     """A generator ended with something that is no `Exception`, such as `SystemExit`; see its `__cause__`."""
+
+
+_NO_NEWS = (GeneratorExit, UpstreamError, AlreadyLogged, EndedOtherwise)
+"""What a source that is closed may end with: the second was interrupted in its wait for an upstream."""
 
 
 class Pump:
@@ -187,7 +203,7 @@ class Pump:
         """Keep the first error for whoever takes; once nobody does, a user's error goes to the log."""
         if not self._closed:
             self._failure = self._failure or error
-        elif not isinstance(error, (GeneratorExit, UpstreamError)):  # the latter: interrupted in its wait for one
+        elif not isinstance(error, _NO_NEWS):
             log.warning("a generator failed while it was closed: %r", error, exc_info=error)
 
 

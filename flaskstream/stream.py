@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterator, Sequence
 from flaskstream.debug import DebugPrinter
 from flaskstream.errors import FlaskStreamError, MaxDuration, ShuttingDown, UpstreamError
 from flaskstream.options import StreamOptions
-from flaskstream.pump import ENDED, NOTHING, Pump, Signal
+from flaskstream.pump import ENDED, NOTHING, EndedOtherwise, Pump, Signal
 from flaskstream.tally import CLIENT, SOURCE, StreamReport, Tally
 from flaskstream.wire import Wire
 
@@ -33,18 +33,6 @@ STOPPING = Signal("STOPPING")
 
 RESTART = "restart"
 """Its client is asked to come back: whatever end its source has, it is heard there."""
-
-
-class EndedOtherwise(Exception):
-    """A source ended neither whole nor by an error.
-
-    Args:
-        reason: of the report.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"ended: {reason}")
-        self.reason = reason
 
 
 class Stream:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import heapq
 import itertools
 import json
+import os
 import random
+import secrets
 import selectors
 import socket
 import struct
@@ -31,6 +33,11 @@ HEAD_BYTES = 600
 """About what a response's head takes."""
 LONGEST_PAUSE = 0.2
 """Seconds until a client comes back."""
+SHOWN = 10
+"""Of the clients that something was wrong with."""
+
+SEED = int(os.environ.get("RESUME_SEED") or secrets.randbits(32))
+"""Of all that is made up. It is told where something was wrong."""
 
 SENT_AWAY, REFUSED, CUT, LOST = "restart", "refused", "cut", "producer_lost"
 """What a client may meet where servers go: it is asked to come back, finds nobody who answers, is cut off without a
@@ -387,22 +394,35 @@ class Crowd:
             self._selector.unregister(connection)
 
 
-def judged(clients: Sequence[Client], calls: Callable[[Script], int], may_repeat: bool = False) -> list[str]:
-    """Say what was wrong, at most a few of it.
+def rng_of(test: str) -> random.Random:
+    """Return what makes up what happens in this test."""
+    return random.Random(f"{SEED} {test}")
+
+
+def check(clients: Sequence[Client], model: Any, may_repeat: bool = False) -> Counter[str]:
+    """Find nothing wrong, and sum up what all of them did and met.
 
     Args:
-        clients: whose.
-        calls: tells how often the model was asked for an answer.
-        may_repeat: an answer whose producer was lost before it said anything may be asked for again.
+        clients: whose run is over.
+        model: which they asked; it remembers more requests than one run makes.
+        may_repeat: an answer whose producer was lost before it said anything may have been asked for again.
     """
-    found = [verdict for verdict in (client.verdict() for client in clients) if verdict]
-    for answer in sorted({client.answer for client in clients}, key=lambda answer: answer.key):
-        count = calls(answer.script)
-        if count != 1 and not may_repeat:
-            found.append(f"{answer.script.name}: the model was asked {count} times")
-    return found[:10]
+    wrong = [verdict for verdict in (client.verdict() for client in clients) if verdict]
+    calls = Counter(asked["model"] for asked in model.requests())
+    for script in {client.answer.key: client.answer.script for client in clients}.values():
+        if calls[script.model] != 1 and not may_repeat:
+            wrong.append(f"{script.name}: the model was asked {calls[script.model]} times")
+    summed = sum((client.happened for client in clients), Counter())
+    said = "\n".join(wrong[:SHOWN])
+    assert not wrong, f"RESUME_SEED={SEED}: {len(wrong)} were wrong, in all of this: {dict(summed)}\n{said}"
+    return summed
 
 
-def happened(clients: Sequence[Client]) -> Counter[str]:
-    """Sum up what all of them did and met."""
-    return sum((client.happened for client in clients), Counter())
+def our_tracebacks(server: Any) -> list[str]:
+    """Return the lines of its log around each one in which this package stands.
+
+    gunicorn has its own, for a connection that comes just before it closes its listener.
+    """
+    lines = server.errors().splitlines()
+    places = [n for n, line in enumerate(lines) if line.strip().startswith("File ") and "/flaskstream/" in line]
+    return [line for n in places[:SHOWN] for line in lines[max(0, n - 4) : n + 4]]

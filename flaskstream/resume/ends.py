@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Iterator
 
-from flaskstream.errors import FlaskStreamError, ProducerLost
+from flaskstream.errors import AlreadyLogged, FlaskStreamError, ProducerLost
 from flaskstream.sse import Decoder, Event, encode, to_json
 from flaskstream.stores.protocol import DONE, FAILED, STOPPED
 from flaskstream.wire import describe
@@ -59,7 +59,7 @@ def lost(stream_id: str) -> End:
     )
 
 
-class RecordedFailure(FlaskStreamError):
+class RecordedFailure(AlreadyLogged):
     """A stream has failed, in another process or some time ago, as its last record says."""
 
     def __init__(self, block: bytes) -> None:

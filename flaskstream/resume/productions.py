@@ -20,7 +20,7 @@ from flaskstream.resume.live import Live
 from flaskstream.resume.recorder import Recorder
 from flaskstream.resume.terms import Terms
 from flaskstream.stats import STATS
-from flaskstream.stores.protocol import RUNNING, Store, StreamInfo
+from flaskstream.stores.protocol import RUNNING, Batch, Record, Store, StreamInfo
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +70,10 @@ class Productions:
             place = GENERATIONS.enter(self._terms.max_streams)
         except FlaskStreamError as error:
             STATS.refused(error.code)
-            if is_kept:
-                self._store.forget(info.stream_id, info.epoch)
+            if is_kept:  # whoever has joined it meanwhile is told; whoever asks again, asks anew
+                end = ends.failed(error, info.stream_id)
+                batch = Batch(info.stream_id, info.epoch, (Record(1, end.block),), end.state)
+                self._store.append([batch], self._terms.lease)
             raise
         live = Live(info.stream_id, info.epoch, is_kept, self._store.shared, self._lost_recording)
         generation = Generation(live, source, place, self._terms.max_duration, self._more)

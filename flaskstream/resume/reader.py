@@ -7,13 +7,13 @@ from typing import Callable, Iterator, Sequence
 
 from flaskstream.errors import ProducerLost, StoreUnavailable, UpstreamStatus
 from flaskstream.interrupt import Bell
+from flaskstream.pump import EndedOtherwise
 from flaskstream.resume import ends
 from flaskstream.resume.ends import RecordedFailure
 from flaskstream.resume.live import Live
 from flaskstream.resume.wire import RESET, Delivery
 from flaskstream.sse import Event, to_json
 from flaskstream.stores.protocol import EVICTED, FAILED, RUNNING, STOPPED, Page, Record, Store, StreamInfo
-from flaskstream.stream import EndedOtherwise
 from flaskstream.wire import done_id
 
 PAGE_RECORDS = 500
