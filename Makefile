@@ -25,8 +25,8 @@ EMPTY = .venv-empty
 NODE = tests/node/node_modules
 # Unset: with it every print is flushed, and no test could tell who flushes.
 RUN = env -u PYTHONUNBUFFERED
-# Three files of tests at a time: most of their time goes by in waiting. (ARGS="-n 0": one after the other.)
-AT_ONCE = -n 3 --dist loadfile
+# Two files of tests at a time: most of their time goes by in waiting. (ARGS="-n 0": one after the other.)
+AT_ONCE = -n 2 --dist loadfile
 # Debian has venv in a package of its own; as root it is fetched.
 NEW_VENV = sh .ci/new-venv
 
@@ -64,8 +64,9 @@ test-current: $(VENV)/.installed-test $(NODE)/.installed
 	$(RUN) $(VENV)/bin/python -m pytest $(AT_ONCE) $(ARGS)
 
 # The tests that drive other programs do so in one corner only, and are named here: they would find the same twice.
-ONCE = $(addprefix tests/test_,bench_doctor.py bench_leaving.py bench_stores.py decoders.py doctor_hops.py doctor_http2.py http2.py \
-	behind_http2.py many_machines.py tail_http2.py proxy_config.py sdks.py soak.py check_samples.py)
+ONCE = $(addprefix tests/test_,behind_http2.py bench_doctor.py bench_leaving.py bench_stores.py check_samples.py \
+	client_browser.py client_js.py client_resume.py decoders.py doctor_hops.py doctor_http2.py http2.py many_machines.py \
+	proxy_config.py resume_browser.py sdks.py soak.py tail_http2.py)
 
 test-oldest: $(NODE)/.installed
 ifeq ($(OLDEST_PYTHON),)

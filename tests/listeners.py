@@ -64,7 +64,7 @@ def question(model: str) -> bytes:
 def listening(worker: str, upstream: str, certificate: str = "") -> Iterator[Listener]:
     """Serve the app under "gevent", "gthread" or one of `UWSGI`; the first two with TLS, if there is a certificate."""
     if worker in UWSGI:
-        settings = {"FLASKSTREAM_UPSTREAM": upstream}
+        settings = {"FLASKSTREAM_UPSTREAM": upstream, "FLASKSTREAM_STORE": ""}  # as `GunicornProcess` has it
         with UwsgiProcess(*UWSGI[worker], settings=settings, module="flaskstream.app:create_app()") as uwsgi:
             yield Listener.of(uwsgi.url)
         return

@@ -38,9 +38,7 @@ needs_chromium = pytest.mark.skipif(browser.missing() is not None, reason=str(br
 
 def run(*command: str, told: str = "", seconds: float = node.PATIENCE) -> str:
     """Run something of tests/node; return what it prints."""
-    done = subprocess.run(
-        command, cwd=node.FOLDER, input=told, capture_output=True, encoding="utf-8", timeout=seconds
-    )
+    done = subprocess.run(command, cwd=node.FOLDER, input=told, capture_output=True, encoding="utf-8", timeout=seconds)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

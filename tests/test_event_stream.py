@@ -70,7 +70,7 @@ def test_an_endless_generator_is_read_for_as_long_as_one_likes():
         assert [timed.event.data for timed in stream.take(500)] == [str(n) for n in range(500)]
 
 
-@pytest.mark.parametrize("item", [7, 1.5, b"bytes", ("a",), {1, 2}, object()], ids=repr)
+@pytest.mark.parametrize("item", [7, 1.5, b"bytes", ("a",), {1, 2}, object()], ids=lambda item: type(item).__name__)
 def test_an_item_that_is_no_event_is_the_views_error(item, caplog):
     def view():
         yield "good"

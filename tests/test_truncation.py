@@ -15,6 +15,7 @@ from relay_client import chat, complete, end, error_code, text
 from flaskstream.dialects import OPENAI
 from flaskstream.doctor.measure import Recording
 from flaskstream.errors import UpstreamTruncated
+from flaskstream.lab.gunicorn import GunicornProcess
 from flaskstream.lab.model.answer import answer as model_answer
 from flaskstream.lab.model.script import Script
 from flaskstream.relay.answers import blocks, tokens
@@ -37,6 +38,14 @@ ANSWERS = {
 }
 
 
+@pytest.fixture(scope="module")
+def server(raw_upstream: RawUpstream) -> Iterator[GunicornProcess]:
+    """The fixed mode with its usual patience: here no upstream is silent, it waits for its turn among many."""
+    with GunicornProcess({"upstream": raw_upstream.url}) as process:
+        process.wait_until_it_answers()
+        yield process
+
+
 def cuts(framing: str) -> Iterator[tuple[bytes, bool]]:
     """Yield every cut of an answer behind its head, and whether the end of the answer is told in it."""
     whole = ANSWERS[framing]
@@ -56,7 +65,7 @@ def read_whatever_came(framing: str, body: bytes) -> bytes:
     ("framing", "how"), [*((framing, "fin") for framing in ANSWERS), ("chunked", "reset"), ("close", "reset")]
 )
 def test_a_stream_of_ours_ends_with_done_only_if_the_end_was_told(
-    raw_gunicorn: Any, raw_upstream: RawUpstream, framing: str, how: str
+    server: Any, raw_upstream: RawUpstream, framing: str, how: str
 ) -> None:
     def check(recording: Recording, told: bool) -> None:
         if told:
@@ -68,12 +77,12 @@ def test_a_stream_of_ours_ends_with_done_only_if_the_end_was_told(
             assert recording.status == 502
             assert b'"upstream_truncated"' in recording.body
 
-    check_every_cut(raw_gunicorn, raw_upstream, framing, how, chat, check)
+    check_every_cut(server, raw_upstream, framing, how, chat, check)
 
 
 @pytest.mark.parametrize("framing", ANSWERS)
 def test_the_upstream_s_own_client_sees_a_cut_connection_unless_the_end_was_told(
-    raw_gunicorn: Any, raw_upstream: RawUpstream, framing: str
+    server: Any, raw_upstream: RawUpstream, framing: str
 ) -> None:
     def check(recording: Recording, told: bool) -> None:
         assert not recording.cut_inside_event
@@ -90,7 +99,7 @@ def test_the_upstream_s_own_client_sees_a_cut_connection_unless_the_end_was_told
             assert recording.status == 502
             assert b'"upstream_truncated"' in recording.body
 
-    check_every_cut(raw_gunicorn, raw_upstream, framing, "fin", complete, check)
+    check_every_cut(server, raw_upstream, framing, "fin", complete, check)
 
 
 def check_every_cut(
@@ -122,11 +131,11 @@ def test_every_prefix_of_the_bytes_alone_is_cut() -> None:
             assert told == (END in BODY[:length])
 
 
-def test_a_whole_json_answer_is_whole_or_an_error(raw_gunicorn: Any, raw_upstream: RawUpstream) -> None:
+def test_a_whole_json_answer_is_whole_or_an_error(server: Any, raw_upstream: RawUpstream) -> None:
     body = b'{"choices": [{"message": {"content": "a"}}]}'
     for length in range(len(body) + 1):
         cut = head("close", content_type="application/json") + body[:length]
-        recording = complete(raw_gunicorn, raw_upstream.plays(cut, end="fin"), stream=False)
+        recording = complete(server, raw_upstream.plays(cut, end="fin"), stream=False)
         if length < len(body):
             assert recording.status == 502
             assert b'"upstream_truncated"' in recording.body

@@ -26,6 +26,7 @@ NEEDED = (
 )
 OFFER = ("Accept-Encoding", "gzip, deflate, br")
 MANY = 8
+TICK_OF_MANY = 0.5  # seconds: in each of them two cores write a tick of all streams, through all wrappers, and read it
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,7 @@ def server(model):
     tests = os.path.dirname(os.path.abspath(__file__))
     with GunicornProcess({"upstream": model.url}, app="apps.wrapped:app", folder=tests) as process:
         process.wait_until_it_answers("/closed")
+        record(Request(process.url + "/ticks?seconds=0", timeout=PATIENCE))  # the wrappers import much when first used
         yield process
         assert "Failed to detach context" not in process.errors()
 
@@ -51,7 +53,8 @@ def at_once(function):
 
 
 def test_streams_come_tick_by_tick(server):
-    at_once(lambda n: assert_prompt(server.url, OFFER, ("X-Forwarded-For", f"203.0.113.{n}")))
+    of_its_own = [("X-Forwarded-For", f"203.0.113.{n}") for n in range(MANY)]
+    at_once(lambda n: assert_prompt(server.url, OFFER, of_its_own[n], seconds=TICK_OF_MANY))
 
 
 def test_the_control_the_usual_stream_is_held(server):
@@ -68,7 +71,8 @@ def test_a_client_that_leaves_is_noticed(server, path):
 def test_each_span_belongs_to_its_own_request(server):
     told(server, "/spans")
     traces = [f"{n + 1:032x}" for n in range(MANY)]
-    at_once(lambda n: assert_prompt(server.url, ("traceparent", f"00-{traces[n]}-b7ad6b7169203331-01")))
+    parents = [("traceparent", f"00-{trace}-b7ad6b7169203331-01") for trace in traces]
+    at_once(lambda n: assert_prompt(server.url, parents[n], seconds=TICK_OF_MANY))
     spans = [tuple(span) for span in told(server, "/spans")]
     for trace in traces:
         assert spans.count(("tick", trace)) == COUNT

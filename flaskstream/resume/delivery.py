@@ -95,7 +95,7 @@ class Deliveries:
                 after = position.number
         response = self._streamed(info, after, delivery)
         if is_kept and getattr(response, "status_code", 0) == 200:
-            response.headers.update(self.headers_of(info))
+            self._say_where(response, info)
         return response
 
     def _is_of(self, info: StreamInfo, position: Position) -> bool:
@@ -103,9 +103,11 @@ class Deliveries:
         has_it = position.epoch == info.epoch and position.number <= info.last
         return has_it and self.streams.is_resumable(info)
 
-    def headers_of(self, info: StreamInfo) -> dict[str, str]:
-        """Return the response headers by which a client finds the stream again."""
-        return {"X-Stream-Id": info.stream_id, "Location": url_for(f".{ENDPOINT}", stream_id=info.stream_id)}
+    def _say_where(self, response: Response, info: StreamInfo) -> None:
+        """Tell the client how it finds the stream again."""
+        response.autocorrect_location_header = False  # a proxy may have another name for this host
+        response.headers["X-Stream-Id"] = info.stream_id
+        response.headers["Location"] = url_for(f".{ENDPOINT}", stream_id=info.stream_id)
 
     def _streamed(self, info: StreamInfo, after: int, delivery: Delivery) -> Any:
         return self._respond(delivery, self.streams.follow, info, after, delivery)
@@ -126,8 +128,10 @@ class Deliveries:
         """Return the answer to HEAD."""
         response = empty_response(200, self._options)
         last = event_id(info.epoch, info.last) if info.last else ""
-        told = {"X-Stream-State": info.state, "X-Stream-Events": str(info.last), "X-Last-Event-Id": last}
-        response.headers.update({**self.headers_of(info), **told})
+        self._say_where(response, info)
+        response.headers.update(
+            {"X-Stream-State": info.state, "X-Stream-Events": str(info.last), "X-Last-Event-Id": last}
+        )
         return response
 
 
