@@ -70,8 +70,7 @@ class StreamOptions:
             if not isinstance(getattr(self, name), bool):
                 raise InvalidSetting(f"{name}: expected True or False, got {getattr(self, name)!r:.80}")
         for name in ("printer", "on_end"):
-            if getattr(self, name) is not None and not callable(getattr(self, name)):
-                raise InvalidSetting(f"{name}: expected a function, or None, got {getattr(self, name)!r:.80}")
+            check_function(name, getattr(self, name))
         _check_count("max_streams", self.max_streams)
         _check_retry(self.retry)
 
@@ -85,6 +84,12 @@ def check_seconds(name: str, seconds: object) -> None:
     """Raise `InvalidSetting` unless an option is a time that may be waited for."""
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds <= MAX_SECONDS:
         raise InvalidSetting(f"{name}: expected seconds from 0 to {MAX_SECONDS:g}, got {seconds!r:.80}")
+
+
+def check_function(name: str, function: object) -> None:
+    """Raise `InvalidSetting` unless an option is something to call, or nothing."""
+    if function is not None and not callable(function):
+        raise InvalidSetting(f"{name}: expected a function, or None, got {function!r:.80}")
 
 
 def _check_count(name: str, count: object) -> None:

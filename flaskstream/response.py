@@ -112,8 +112,14 @@ def event_wire(settings: StreamOptions) -> EventWire:
     return EventWire(*reconnection_times(settings.retry), settings.heartbeat_form)
 
 
-def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions) -> Any:
-    """Return what Flask should make of a view's result: a stream if it is, or begins with, an iterator."""
+def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions, stream_id: str | None = None) -> Any:
+    """Return what Flask should make of a view's result: a stream if it is, or begins with, an iterator.
+
+    Args:
+        result: of the view.
+        carrier, wire, settings: of the stream.
+        stream_id: its name in the log and in what the client is told of an error; `None`: it gets one.
+    """
     items, rest = (result[0], result[1:]) if isinstance(result, tuple) and result else (result, ())
     if hasattr(items, "__anext__"):
         raise TypeError(f"expected a generator from the view, got an async one ({items!r}): WSGI has no event loop")
@@ -121,7 +127,7 @@ def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions) 
         _warn_of_a_stream_without_us(items)
         return result
     carrier.refuse_held(items)
-    stream_id = secrets.token_hex(8)
+    stream_id = stream_id or new_id()
     tell_shortcomings(request.environ)
     try:
         stream = start_stream(items, carrier, wire, settings, stream_id)
@@ -140,6 +146,11 @@ def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions) 
         milliseconds = (time.monotonic() - carrier.made_at) * 1000
         response.headers["Server-Timing"] = f"first_event;dur={milliseconds:.1f}"
     return (response, *rest) if rest else response
+
+
+def new_id() -> str:
+    """Return what names one stream, or one failure, in the log."""
+    return secrets.token_hex(8)
 
 
 def _warn_of_a_stream_without_us(result: Any) -> None:

@@ -52,9 +52,11 @@ def script(name: str, tokens: int = 12, interval_ms: int = 30, **more: Any) -> S
     return Script(name, tokens=tokens, interval_ms=interval_ms, **more)
 
 
-def begin(server: Any, said: Script, *headers: tuple[str, str], stop_after: int | None = None) -> Recording:
+def begin(
+    server: Any, said: Script, *headers: tuple[str, str], stop_after: int | None = None, path: str = CHAT
+) -> Recording:
     """Ask for an answer; leave after so many events."""
-    return record(post(server, CHAT, {"q": "hello", "model": said.model}, *headers), stop_after)
+    return record(post(server, path, {"q": "hello", "model": said.model}, *headers), stop_after)
 
 
 def follow(

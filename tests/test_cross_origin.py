@@ -40,7 +40,7 @@ def assert_readable(answer):
     """The page may read the answer, and nobody else may."""
     assert answer.headers.getlist("Access-Control-Allow-Origin") == [ORIGIN]
     assert answer.headers["Access-Control-Allow-Credentials"] == "true"
-    exposed = names_in(",".join((*FORWARDED_HEADERS, "Location")))
+    exposed = names_in(",".join((*FORWARDED_HEADERS, "Location", "X-Stream-Id")))
     assert names_in(answer.headers["Access-Control-Expose-Headers"]) == exposed
 
 

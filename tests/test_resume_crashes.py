@@ -106,7 +106,10 @@ def test_what_is_in_a_file_outlives_the_whole_server(model, tmp_path, said):
 
 
 @pytest.mark.parametrize("store, worker", [("sqlite", "gevent"), ("redis", "gthread")], indirect=["store"])
-def test_a_producer_that_wakes_up_too_late_leaves_its_upstream_and_adds_nothing(model, store, said, worker):
+def test_a_producer_that_wakes_up_too_late_leaves_its_upstream_and_adds_nothing(model, store, worker):
+    # It falls asleep while its upstream is silent: in the middle of a write it would hold the lock of the file, too.
+    silence = int(1000 * 4 * LEASE)
+    said = script(f"late-{secrets.token_hex(4)}", tokens=2000, interval_ms=40, silence_after=FEW, silence_ms=silence)
     with recorded_server(model.url, store, workers=2, worker=worker) as server:
         here = Returning(server, said).wait_for(FEW)
         producer = here.workers[0]

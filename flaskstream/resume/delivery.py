@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import secrets
 from dataclasses import replace
 from typing import Any, Callable, Iterator
 
 from flask import Response, request, url_for
 
-from flaskstream.come_back import reconnection_times
+from flaskstream.come_back import reconnection_times, time_to_move
 from flaskstream.contexts import Carrier
 from flaskstream.errors import StoreUnavailable
 from flaskstream.guard import Guard, refusal
 from flaskstream.options import StreamOptions
-from flaskstream.response import answer_without_stream, empty_response, error_response, respond
+from flaskstream.response import answer_without_stream, empty_response, error_response, new_id, respond
 from flaskstream.resume.ids import Position, event_id, parse_event_id
-from flaskstream.resume.reader import EPOCH, GONE, reset_event
+from flaskstream.resume.reader import EPOCH, gone
 from flaskstream.resume.streams import Streams
 from flaskstream.resume.wire import Delivery, RecordedWire
 from flaskstream.stats import STATS
 from flaskstream.stores.protocol import EVICTED, RUNNING, StreamInfo
-from flaskstream.wire import done_id
+
+log = logging.getLogger(__name__)
 
 ENDPOINT = "streams"
 
@@ -47,6 +50,7 @@ class Deliveries:
         self._options = options
         self._guard = guard
         self._owner = owner
+        self._is_told = False
 
     def current_owner(self) -> str | None:
         """Return whose this request is."""
@@ -110,19 +114,33 @@ class Deliveries:
         response.headers["Location"] = url_for(f".{ENDPOINT}", stream_id=info.stream_id)
 
     def _streamed(self, info: StreamInfo, after: int, delivery: Delivery) -> Any:
-        return self._respond(delivery, self.streams.follow, info, after, delivery)
+        name = f"{info.stream_id}/{secrets.token_hex(3)}"  # in the log each reading is told from the others
+        return self._respond(name, delivery, self.streams.follow, info, after, delivery)
 
-    def _respond(self, delivery: Delivery, follow: Callable[..., Iterator[Any]], *arguments: Any) -> Any:
+    def _respond(
+        self, name: str | None, delivery: Delivery, follow: Callable[..., Iterator[Any]], *arguments: Any
+    ) -> Any:
+        self._warn_of_many_processes()
         options = self._options
         if asked_position() is not None:  # who comes back knows the events that it waits for, and no statuses
             options = replace(options, status_grace=0.0)
-        wire = RecordedWire(delivery, *reconnection_times(options.retry), options.heartbeat_form)
+        lost, _ = reconnection_times(options.retry)
+        wire = RecordedWire(delivery, lost, time_to_move(options.retry), options.heartbeat_form)
         carrier = Carrier(keep_request=False)
-        return respond(carrier.call_view(follow, *arguments), carrier, wire, options)
+        return respond(carrier.call_view(follow, *arguments), carrier, wire, options, name)
+
+    def _warn_of_many_processes(self) -> None:
+        if self._is_told or self.streams.is_shared or not request.environ.get("wsgi.multiprocess"):
+            return
+        self._is_told = True
+        log.warning(
+            "store: expected one process, got several: each has streams of its own in memory:, and a client that comes"
+            " back to another one finds nothing. Take sqlite:PATH or redis://HOST"
+        )
 
     def _gone(self, epoch: str) -> Any:
         """Tell a client that nothing is left of what it has begun: once, then 204, for it asks again by itself."""
-        return self._respond(Delivery(epoch), iter, [reset_event(GONE, done_id(epoch))])
+        return self._respond(None, Delivery(epoch), gone, epoch)
 
     def state(self, info: StreamInfo) -> Response:
         """Return the answer to HEAD."""
@@ -143,4 +161,4 @@ def not_found() -> Response:
 def unavailable(error: StoreUnavailable) -> Response:
     """Return what is said when the store cannot be asked."""
     STATS.refused(error.code)
-    return error_response(error, "-")
+    return error_response(error, new_id())

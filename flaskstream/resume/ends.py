@@ -32,6 +32,13 @@ class End:
     failure: Exception | None = None
 
     @property
+    def reason(self) -> str | None:
+        """Why it ended, where it is not whole: the code of an error, or what it was stopped for."""
+        said = self.event.json()
+        found = said.get("code", said.get("reason"))
+        return None if found is None else str(found)
+
+    @property
     def block(self) -> bytes:
         """The lines of the last record."""
         return encode(self.event)

@@ -31,6 +31,7 @@ class Generation:
         place: in the register of what this process produces.
         max_duration: seconds that it may take; 0: any time.
         on_more: called when there is more in `live`.
+        on_end: called once, with the end, how many events came before it, and how many milliseconds all took.
     """
 
     def __init__(
@@ -40,13 +41,16 @@ class Generation:
         place: Place,
         max_duration: float,
         on_more: Callable[[Live], None],
+        on_end: Callable[[End, int, float], None],
     ) -> None:
         self.live = live
         self._source = source
         self._place = place
         self._on_more = on_more
+        self._on_end = on_end
+        self._began_at = time.monotonic()
         self._max_duration = max_duration
-        self._deadline = time.monotonic() + max_duration if max_duration else None
+        self._deadline = self._began_at + max_duration if max_duration else None
         self._ending: End | None = None
         self._is_advancing = False
         self._interrupt: Callable[[], Any] = lambda: None
@@ -88,6 +92,7 @@ class Generation:
             end = self._ending or ends.failed(_as_exception(error), self.live.stream_id)
         if end.failure is not None:
             log_failure(end.failure, self.live.stream_id, f"after {self.live.events} events")
+        self._on_end(end, self.live.events, (time.monotonic() - self._began_at) * 1000)
         self.live.finish(end)
         self._on_more(self.live)
 

@@ -18,6 +18,7 @@ from flaskstream.resume.ends import End
 from flaskstream.resume.generation import Generation
 from flaskstream.resume.live import Live
 from flaskstream.resume.recorder import Recorder
+from flaskstream.resume.report import AnswerReport
 from flaskstream.resume.terms import Terms
 from flaskstream.stats import STATS
 from flaskstream.stores.protocol import RUNNING, Batch, Record, Store, StreamInfo
@@ -33,6 +34,7 @@ _EVICTIONS_IN_A_LIFE = 20  # while the retention keeps a stream that has ended
 _EVICT_SECONDS = (1.0, 30.0)  # between two of them, at least and at most
 
 Source = Callable[[], Iterator[Any]]
+OnAnswer = Callable[[AnswerReport], Any]
 
 
 class Productions:
@@ -41,11 +43,13 @@ class Productions:
     Args:
         store: where they are recorded.
         terms: how long they may take.
+        on_answer: called with the report of each, where it was produced.
     """
 
-    def __init__(self, store: Store, terms: Terms) -> None:
+    def __init__(self, store: Store, terms: Terms, on_answer: OnAnswer | None = None) -> None:
         self._store = store
         self._terms = terms
+        self._on_answer = on_answer
         shortest, longest = _EVICT_SECONDS
         self._evict_seconds = max(shortest, min(terms.retention.seconds / _EVICTIONS_IN_A_LIFE, longest))
         self._recorder = Recorder(store, terms.lease, on_refused=self._refused, on_written=self._forget)
@@ -76,12 +80,22 @@ class Productions:
                 self._store.append([batch], self._terms.lease)
             raise
         live = Live(info.stream_id, info.epoch, is_kept, self._store.shared, self._lost_recording)
-        generation = Generation(live, source, place, self._terms.max_duration, self._more)
+        report = functools.partial(self._report, info)
+        generation = Generation(live, source, place, self._terms.max_duration, self._more, report)
         self._running[live.stream_id] = generation
         STATS.count("produced")
         generation.start()
         for bell in self._bells:
             bell.ring()
+
+    def _report(self, info: StreamInfo, end: End, events: int, duration_ms: float) -> None:
+        report = AnswerReport(info.stream_id, info.owner, end.state, end.reason, events, duration_ms)
+        log.info("answer %s", report)
+        if self._on_answer is not None:
+            try:
+                self._on_answer(report)
+            except Exception:
+                log.exception("stream %s: on_answer failed", info.stream_id)
 
     def live(self, info: StreamInfo) -> Live | None:
         """Return a stream, if it is produced here."""

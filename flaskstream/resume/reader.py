@@ -34,6 +34,12 @@ def reset_event(reason: str, event_id: str | None = None) -> Event:
     return Event(to_json({"reason": reason}), RESET, id=event_id)
 
 
+def gone(epoch: str) -> Iterator[Event]:
+    """Tell a client that the records are gone; and no more than once: it comes back with the id of the end."""
+    yield reset_event(GONE, done_id(epoch))
+    raise EndedOtherwise(RESET)
+
+
 class Reader:
     """One reader of one stream.
 
@@ -117,8 +123,7 @@ class Reader:
                 info = page.info
                 is_short = info.state != RUNNING and not page.records  # a store that was set back
                 if info.state == EVICTED or info.epoch != self._delivery.epoch or is_short:
-                    yield reset_event(GONE, done_id(info.epoch))
-                    raise EndedOtherwise(RESET)
+                    yield from gone(info.epoch)
                 state = info.state
                 yield from self._passed(page.records, None if state == RUNNING else info.last)
                 if not page.records:

@@ -8,7 +8,7 @@ from typing import Iterator
 
 from flaskstream.errors import StoreUnavailable
 from flaskstream.resume import ends
-from flaskstream.resume.productions import LOOKS_IN_A_LEASE, Productions, Source, said
+from flaskstream.resume.productions import LOOKS_IN_A_LEASE, OnAnswer, Productions, Source, said
 from flaskstream.resume.reader import Reader, lose
 from flaskstream.resume.terms import Terms
 from flaskstream.resume.wire import Delivery
@@ -43,12 +43,18 @@ class Streams:
     Args:
         store: where they are kept.
         terms: for how long.
+        on_answer: called with the report of each, in the process that has produced it.
     """
 
-    def __init__(self, store: Store, terms: Terms | None = None) -> None:
+    def __init__(self, store: Store, terms: Terms | None = None, on_answer: OnAnswer | None = None) -> None:
         self._store = store
         self._terms = terms or Terms()
-        self._here = Productions(store, self._terms)
+        self._here = Productions(store, self._terms, on_answer)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes see these streams."""
+        return self._store.shared
 
     def begin(self, new: NewStream, source: Source, is_named: bool = False) -> Begun:
         """Begin a stream, unless it is there: one that failed before it said anything is not.
