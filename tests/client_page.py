@@ -20,6 +20,9 @@ _PAGE = """<!doctype html>
 <meta charset="utf-8">
 <title>The client</title>
 <body>
+<script>
+  onerror = (message) => fetch("/told", { method: "POST", body: JSON.stringify(message) });
+</script>
 <script type="module">
   import * as client from "/stream/client.js";
   const tell = (told) => fetch("/told", { method: "POST", body: JSON.stringify(told) });

@@ -55,11 +55,14 @@ def test_tokens_appear_one_by_one(model: Any) -> None:
 
 
 PACE = 1000  # tokens a second
-SECONDS = 2
+SECONDS, ROUNDS = 1, 3
 
 
 def test_a_thousand_tokens_a_second_cost_no_frames() -> None:
-    """The same page, with painting and without, and as it is done without care; each for so many seconds."""
+    """The same page, behind a long answer, without painting and with it, in turns.
+
+    The best round of each counts: a machine is busy at times.
+    """
     told = tried(
         f"""
         const tokens = {PACE * SECONDS};
@@ -91,19 +94,28 @@ def test_a_thousand_tokens_a_second_cost_no_frames() -> None:
           isOver = true;
           return {{ frames, seconds: elapsed() / 1000 }};
         }}
-        const read = await run((event) => event.event === "message" && JSON.parse(event.data).t);
-        const painted = await run(painter.take);
+        for (let n = 0; n < 20_000; n++) {{
+          painter.add(n % 40 ? " before" : "\\n");
+          if (n % 100 === 0) painter.flush();
+        }}
         painter.flush();
+        const [read, painted] = [[], []];
+        for (let round = 0; round < {ROUNDS}; round++) {{
+          read.push(await run((event) => event.event === "message" && JSON.parse(event.data).t));
+          painted.push(await run(painter.take));
+          painter.flush();
+        }}
         const scrolled = box.scrollHeight - box.scrollTop - box.clientHeight;
         const words = out.textContent.split(" word").length - 1;
         return {{ read, painted, words, scrolled }};
         """
     )
-    assert told["words"] == PACE * SECONDS * 39 / 40
+    assert told["words"] == PACE * SECONDS * ROUNDS * 39 / 40
     assert abs(told["scrolled"]) < 2
-    read, painted = (told[name]["frames"] / told[name]["seconds"] for name in ("read", "painted"))
-    assert painted > read * 0.6  # measured: 0.98; and 0.3 where each token is painted by itself, and growing worse
-    assert told["painted"]["seconds"] < told["read"]["seconds"] * 1.5
+    read, painted = (max(run["frames"] / run["seconds"] for run in told[name]) for name in ("read", "painted"))
+    assert painted > read * 0.6  # measured: 0.98; and 0.06 where each token is painted by itself
+    read, painted = (min(run["seconds"] for run in told[name]) for name in ("read", "painted"))
+    assert painted < read * 1.5
 
 
 def test_what_comes_in_one_frame_is_painted_at_once() -> None:
@@ -215,12 +227,13 @@ def test_a_page_that_is_left_and_comes_back_loses_nothing(model: Any, way: str) 
         f"""
         const kept = JSON.parse(sessionStorage.kept ?? "null");
         let text = kept?.text ?? "";
-        let shows = 0;
+        let lost = 0;
         let persisted = false;
         addEventListener("pageshow", (event) => (persisted ||= event.persisted));
+        const body = {{ q: "hello", model: "{said.model}" }};
         const events = kept
           ? client.stream(kept.location, {{ lastEventId: kept.lastEventId }})
-          : client.stream("/stream/chat", {{ body: {{ q: "hello", model: "{said.model}" }}, minDelay: 100 }});
+          : client.stream("/stream/chat", {{ body, onretry: () => (lost += 1) }});
         let heard = 0;
         for await (const event of events) {{
           if (event.event === "message") text += JSON.parse(event.data).t;
@@ -228,15 +241,15 @@ def test_a_page_that_is_left_and_comes_back_loses_nothing(model: Any, way: str) 
           sessionStorage.kept = JSON.stringify({{ text, location: place, lastEventId }});
           if (!kept && ++heard === 5) "{way}" === "reload" ? location.reload() : (location.href = "/away");
         }}
-        return {{ text, persisted, isAnew: Boolean(kept), state: events.state }};
+        return {{ text, persisted, lost, isAnew: Boolean(kept), state: events.state }};
         """,
         upstream=model.url,
         store="memory:",
-        retry=200,
+        retry=100_000,  # longer than the test: who is shown again does not wait for it
     )
     app.add_url_rule("/away", "away", lambda: "<!doctype html><script>setTimeout(() => history.back(), 300)</script>")
     with shown(app) as heard:
         told = heard()
     assert (told["text"], told["state"]) == (said.text, "done")
     assert len([call for call in model.requests() if call["model"] == said.model]) == 1
-    assert told["isAnew"] or told["persisted"]
+    assert told["isAnew"] or (told["persisted"] and told["lost"] == 1)

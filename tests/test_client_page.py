@@ -82,7 +82,8 @@ def test_the_page_asks_paints_and_stops(model: Any) -> None:
     body = f"""
         document.body.insertAdjacentHTML("beforeend", {json.dumps(markup.replace("<!doctype html>", ""))});
         await import("/example.js");
-        const [answer, button] = [document.querySelector("#answer"), document.querySelector("#stop")];
+        const answer = document.querySelector("#answer");
+        const button = document.querySelectorAll("button")[1];
         const ask = async (q) => {{
           form.q.value = q;
           form.requestSubmit();

@@ -148,7 +148,8 @@ export class Decoder {
       if (line) this.#field(line);
       else yield* this.#dispatch();
     }
-    this.#limit();
+    if (this.#held + this.#line.length > this.most)
+      throw new StreamError("event_too_large", "The server sent an event that is too large.");
   }
 
   /** The stream has ended: what is unfinished is no event. */
@@ -164,7 +165,6 @@ export class Decoder {
     if (name === "data") {
       this.#data.push(value);
       this.#held += value.length + 1;
-      this.#limit();
     } else if (name === "event") this.#name = value;
     else if (name === "id" && !value.includes("\0")) this.#id = value;
     else if (name === "retry" && /^\d{1,18}$/.test(value)) this.retry = Number(value);
@@ -179,11 +179,6 @@ export class Decoder {
     this.#id = undefined;
     this.#held = 0;
     if (data.length) yield { event, data: data.join("\n"), id, lastEventId: this.lastEventId };
-  }
-
-  #limit() {
-    if (this.#held + this.#line.length > this.most)
-      throw new StreamError("event_too_large", `The server sent an event of more than ${this.most} characters.`);
   }
 }
 
@@ -211,7 +206,7 @@ class Stream {
    * @param {Options} options
    */
   constructor(url, options) {
-    this.#url = String(url);
+    this.#url = new URL(url, globalThis.document?.baseURI ?? globalThis.location?.href).href;
     this.#options = options;
     // Not `randomUUID`, which a page without TLS does not have.
     this.#key = options.idempotencyKey ?? crypto.getRandomValues(new Uint32Array(4)).join("-");
@@ -318,17 +313,16 @@ class Stream {
       if (!reader) return this.#become("done");
       const decoder = (this.#decoder = new Decoder(this.#decoder));
       for (;;) {
+        pulse.quiet = 0;
         pulse.isAwaited = true;
         const { done, value } = await reader.read().catch(lost("truncated", this.location));
         pulse.isAwaited = false;
-        pulse.quiet = 0;
         if (done) break;
         for (const event of decoder.feed(value)) {
           if (!this.#isNew(event)) continue;
-          const isLast = isEnd(event);
-          if (isLast) this.#become(event.event === "stopped" ? "stopped" : "done");
+          if (isEnd(event)) this.#become(event.event === "stopped" ? "stopped" : "done");
           yield event;
-          if (isLast) return;
+          if (this.#isOver()) return; // also by the page, which wants nothing more of this piece
           if (event.event === "reset" && event.id !== undefined) throw new StreamError("evicted", event.data);
         }
       }
@@ -405,7 +399,7 @@ class Stream {
    * @param {RequestInit} init
    * @param {(headers: Headers) => void} [more]
    */
-  async #fetch(url, method, init, more) {
+  #fetch(url, method, init, more) {
     const { fetch: ask = fetch, credentials = "same-origin", csrfToken } = this.#options;
     const headers = new Headers(this.#options.headers);
     headers.set("Accept", "text/event-stream");
@@ -427,7 +421,8 @@ class Stream {
   async #pause(attempt, error) {
     const { minDelay = 1000, maxDelay = 30_000, onretry } = this.#options;
     const first = this.#decoder.retry ?? minDelay;
-    const wanted = Math.min(first * 2 ** (attempt - 1), Math.max(first, maxDelay));
+    const base = attempt > 1 ? Math.max(first, minDelay) : first; // a server may tell 0
+    const wanted = Math.min(base * 2 ** (attempt - 1), Math.max(base, maxDelay));
     const delay = Math.min(Math.max(wanted, error.retryAfter ?? 0) * (1 + Math.random() / 2), LONGEST_TIMER);
     this.#mayHurry = error.retryAfter === undefined && error.code !== "restart";
     this.#become("waiting");
@@ -493,7 +488,7 @@ export function listen(url, options = {}) {
  * @param {{ text?: (event: StreamEvent) => string, scroller?: Element }} [options] `text`: what an event says, without
  *     it that of `/chat`; `scroller`: what scrolls, without it the first around the element that does
  */
-export function paint(element, { text = (event) => JSON.parse(event.data).t, scroller } = {}) {
+export function paint(element, { text = (event) => JSON.parse(event.data).t ?? "", scroller } = {}) {
   /** @type {Text[]} */
   let nodes = [];
   let pending = "";
@@ -548,7 +543,8 @@ function scrollerOf(element) {
   /** @type {Element | null} */
   let box = element;
   while (box && !/auto|scroll/.test(getComputedStyle(box).overflowY)) box = box.parentElement;
-  return box ?? document.scrollingElement ?? document.documentElement;
+  const isOfPage = !box || box === document.body; // what the body says of scrolling, it says of the page
+  return (isOfPage && document.scrollingElement) || box || element;
 }
 
 /** @param {StreamEvent} event */
@@ -570,7 +566,7 @@ function isPlain(body) {
 function placeOf(response, asked) {
   const said = response.headers.get("Location");
   if (!said) return "";
-  const base = new URL(response.url || asked, globalThis.location?.href);
+  const base = response.url || asked;
   const { pathname, search } = new URL(said, base);
   return new URL(pathname + search, base).href;
 }
@@ -610,9 +606,9 @@ function failure(text, more = {}) {
  */
 async function refusal(response, isBack) {
   const { ok, status, headers } = response;
-  const text = await response.text().catch(() => "");
   const type = headers.get("Content-Type");
   if (ok) return new StreamError("not_a_stream", `expected a stream of events, got ${type}`, { status });
+  const text = await response.text().catch(() => "");
   const retryAfter = status === 429 || status === 503 ? milliseconds(headers.get("Retry-After") ?? "") : undefined;
   const mayWait = retryAfter === undefined ? isBack && status >= 500 : retryAfter <= LONGEST_RETRY_AFTER;
   return failure(text || `HTTP ${status}`, { status, isTransient: mayWait, retryAfter });

@@ -340,8 +340,10 @@ test("an error status of the upstream is final for a question, and tried again b
 });
 
 test("Retry-After is waited for, as a number and as a date", async () => {
-  const inASecond = new Date(Date.now() + 2000).toUTCString();
-  for (const [status, said, least] of [[503, "1", 1000], [429, "0", 0], [503, inASecond, 100], [429, "Sat, 01 Jan 2000 00:00:00 GMT", 0]]) {
+  const seconds = (number) => () => String(number);
+  const date = (milliseconds) => () => new Date(Date.now() + milliseconds).toUTCString(); // of whole seconds
+  for (const [status, says, least] of [[503, seconds(1), 1000], [429, seconds(0), 0], [503, date(2000), 500], [429, date(-1e6), 0]]) {
+    const said = says();
     const server = plays(failed(status, "too_many_streams", { "Retry-After": said }), answer([DONE]));
     const retries = [];
     const began = Date.now();
@@ -448,6 +450,42 @@ test("a connection that does not open gets a hint", async () => {
   await read(stream(URL, { ...QUESTION, ...plays(answer([DONE])), hintAfter: 30, onhint }));
   await until(60);
   assert.equal(hints.length, 1);
+});
+
+test("after its last event a connection is read to its end, so that the browser can use it again", async () => {
+  let signal;
+  const source = answer([DONE, ": bye\n"], { every: 20 });
+  const server = plays((url, init) => ((signal = init.signal), source(url, init)));
+  await read(stream(URL, { ...QUESTION, ...server }));
+  await until(60);
+  assert.equal(signal.aborted, false);
+});
+
+test("what is left of a piece is not told to a page that has closed", async () => {
+  const events = stream(URL, { ...QUESTION, ...plays(kept([wire(word(1)) + wire(word(2)) + wire(word(3))])) });
+  const heard = [];
+  for await (const event of events) {
+    heard.push(event);
+    if (heard.length === 2) events.close();
+  }
+  assert.equal(textOf(heard), "w1 w2 ");
+});
+
+test("what the page asks wrongly is its own error, and nothing is tried again", async () => {
+  const server = plays();
+  assert.throws(() => stream("http://", server), { name: "TypeError" });
+  await assert.rejects(read(stream(URL, { ...server, headers: { "X-Own": "a\nb" } })), { name: "TypeError" });
+  const body = {};
+  body.self = body;
+  await assert.rejects(read(stream(URL, { ...server, body })), { name: "TypeError" });
+});
+
+test("a server that tells no time to come back is not asked without a pause", async () => {
+  const found = [];
+  const server = plays(kept([{ ...word(1), retry: 0 }]), ...Array(3).fill(refused));
+  const options = { ...QUESTION, minDelay: 5, maxDelay: 50, maxRetries: 3, onretry: ({ delay }) => found.push(delay) };
+  await fails(stream(URL, { ...options, ...server }), "unreachable");
+  assert.ok(found[0] === 0 && found[1] >= 10 && found[2] >= 20, String(found));
 });
 
 // Stopping
