@@ -19,6 +19,7 @@ class Place:
         self._streams = streams
         self._tell: Callable[[], None] | None = None
         self._taken_by = {"stream", "generator"}
+        self._is_begun = False
         self.is_early: Callable[[], bool] = _never
 
     def when_stopping(self, tell: Callable[[], None], is_early: Callable[[], bool] | None = None) -> None:
@@ -33,6 +34,17 @@ class Place:
         self.is_early = is_early or _never
         if self._streams.is_stopping or (self._streams.is_leaving and self.is_early()):
             tell()
+
+    def begin(self) -> Place:
+        """Say that a stream, and its generator, are what gives it back."""
+        self._is_begun = True
+        return self
+
+    def leave_unless_begun(self) -> None:
+        """Give it back, if it has come to nothing."""
+        if not self._is_begun:
+            self.stream_ended()
+            self.generator_ended()
 
     def stop(self) -> None:
         """Tell the stream."""

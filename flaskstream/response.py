@@ -17,7 +17,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from flaskstream.come_back import reconnection_times, retry_after
 from flaskstream.contexts import Carrier
 from flaskstream.errors import FlaskStreamError, UpstreamStatus
-from flaskstream.open_streams import OPEN_STREAMS
+from flaskstream.open_streams import OPEN_STREAMS, Place
 from flaskstream.options import StreamOptions
 from flaskstream.pump import Pump, Signal
 from flaskstream.serving.client import client_socket, watch_client
@@ -98,11 +98,16 @@ def streaming(
     return decorate
 
 
-def answer_without_stream(settings: StreamOptions) -> Response | None:
-    """Return the answer to who wants no stream: HEAD, and a client that comes back though it has all of one."""
+def answer_without_stream(settings: StreamOptions, last_event_id: str | None = None) -> Response | None:
+    """Return the answer to who wants no stream: HEAD, and a client that comes back though it has all of one.
+
+    Args:
+        settings: of the stream.
+        last_event_id: of the client; `None`: as its header says.
+    """
     if request.method == "HEAD":
         return empty_response(200, settings)
-    if is_done_id(request.headers.get("Last-Event-ID", "")):
+    if is_done_id(request.headers.get("Last-Event-ID", "") if last_event_id is None else last_event_id):
         return empty_response(204, settings)
     return None
 
@@ -112,13 +117,21 @@ def event_wire(settings: StreamOptions) -> EventWire:
     return EventWire(*reconnection_times(settings.retry), settings.heartbeat_form)
 
 
-def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions, stream_id: str | None = None) -> Any:
+def respond(
+    result: Any,
+    carrier: Carrier,
+    wire: Wire,
+    settings: StreamOptions,
+    stream_id: str | None = None,
+    place: Place | None = None,
+) -> Any:
     """Return what Flask should make of a view's result: a stream if it is, or begins with, an iterator.
 
     Args:
         result: of the view.
         carrier, wire, settings: of the stream.
         stream_id: its name in the log and in what the client is told of an error; `None`: it gets one.
+        place: that it has in the register of open streams; `None`: it takes one.
     """
     items, rest = (result[0], result[1:]) if isinstance(result, tuple) and result else (result, ())
     if hasattr(items, "__anext__"):
@@ -130,7 +143,7 @@ def respond(result: Any, carrier: Carrier, wire: Wire, settings: StreamOptions, 
     stream_id = stream_id or new_id()
     tell_shortcomings(request.environ)
     try:
-        stream = start_stream(items, carrier, wire, settings, stream_id)
+        stream = start_stream(items, carrier, wire, settings, stream_id, place=place)
     except FlaskStreamError as error:
         return error_response(error, stream_id)
     _close_if_replaced_by_an_error(stream)
@@ -183,6 +196,7 @@ def start_stream(
     settings: StreamOptions,
     stream_id: str,
     at_fin: Signal = CLIENT_ENDED,
+    place: Place | None = None,
 ) -> Stream:
     """Start the generator, and have the stream told of what may end it.
 
@@ -190,12 +204,13 @@ def start_stream(
         items: the generator.
         carrier, wire, settings, stream_id: of the stream.
         at_fin: what the stream is told when its client has shut down its side.
+        place: that it has; `None`: it takes one.
 
     Raises:
         FlaskStreamError: it is refused; the generator was closed.
     """
     try:
-        place = OPEN_STREAMS.enter(settings.max_streams)
+        place = (place or OPEN_STREAMS.enter(settings.max_streams)).begin()
     except FlaskStreamError as error:
         getattr(items, "close", lambda: None)()
         STATS.refused(error.code)

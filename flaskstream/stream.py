@@ -7,7 +7,7 @@ import time
 from typing import Any, Callable, Iterator, Sequence
 
 from flaskstream.debug import DebugPrinter
-from flaskstream.errors import FlaskStreamError, MaxDuration, ShuttingDown, UpstreamError
+from flaskstream.errors import AlreadyLogged, FlaskStreamError, MaxDuration, ShuttingDown, UpstreamError
 from flaskstream.options import StreamOptions
 from flaskstream.pump import ENDED, NOTHING, EndedOtherwise, Pump, Signal
 from flaskstream.tally import CLIENT, SOURCE, StreamReport, Tally
@@ -126,7 +126,9 @@ class Stream:
 
 def log_failure(error: Exception, stream_id: str, when: str) -> None:
     """Log why a stream failed: in one line where that says it all, with the traceback where it does not."""
-    if isinstance(error, FlaskStreamError) and error.code != FlaskStreamError.code:
+    if isinstance(error, AlreadyLogged):
+        log.info("stream %s failed %s: %s", stream_id, when, error)
+    elif isinstance(error, FlaskStreamError) and error.code != FlaskStreamError.code:
         asked = f" (asked: {error.asked})" if isinstance(error, UpstreamError) and error.asked else ""
         log.error("stream %s failed %s: %s: %s%s", stream_id, when, error.code, error, asked)
         log.debug("stream %s: its traceback", stream_id, exc_info=error)

@@ -16,7 +16,9 @@ from flaskstream.resume.streams import Streams
 from flaskstream.resume.wire import Delivery, RecordedWire, Unrecorded
 from flaskstream.sse import Decoder
 from flaskstream.stores.memory import MemoryStore
-from flaskstream.stores.protocol import DONE, RUNNING, NewStream, Record
+from flaskstream.stores.protocol import DONE, RUNNING, NewStream, Record, StreamInfo
+
+BEGUN = StreamInfo("a-stream", "0123456789abcdef0123", None, "", RUNNING, 0, True, False, 0.0)
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def lost():
 
 @pytest.fixture
 def live(lost):
-    return Live("a-stream", "0123456789abcdef0123", on_lost_recording=lost.append)
+    return Live(BEGUN, on_lost_recording=lost.append)
 
 
 def write(live):

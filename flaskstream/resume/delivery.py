@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
 import secrets
+import uuid
 from dataclasses import replace
 from typing import Any, Callable, Iterator
 
@@ -11,8 +14,9 @@ from flask import Response, request, url_for
 
 from flaskstream.come_back import reconnection_times, time_to_move
 from flaskstream.contexts import Carrier
-from flaskstream.errors import StoreUnavailable
+from flaskstream.errors import FlaskStreamError, StoreUnavailable
 from flaskstream.guard import Guard, refusal
+from flaskstream.open_streams import OPEN_STREAMS, Place
 from flaskstream.options import StreamOptions
 from flaskstream.response import answer_without_stream, empty_response, error_response, new_id, respond
 from flaskstream.resume.ids import Position, event_id, parse_event_id
@@ -31,8 +35,11 @@ Owner = Callable[[], Any]
 
 def asked_position() -> Position | None:
     """Return how far this request's client says it has come: a browser says it by itself when it reconnects."""
-    said = request.headers.get("Last-Event-ID") or request.args.get("last_event_id")
-    return parse_event_id(said)
+    return parse_event_id(_asked_id())
+
+
+def _asked_id() -> str:
+    return request.headers.get("Last-Event-ID") or request.args.get("last_event_id") or ""
 
 
 class Deliveries:
@@ -40,14 +47,14 @@ class Deliveries:
 
     Args:
         streams: which.
-        options: of each delivery.
+        options: of each delivery; how long an answer may take is a matter of its production.
         guard: asks the app who may have which stream.
         owner: tells, in a request, whose it is; `None`: no stream is anybody's.
     """
 
     def __init__(self, streams: Streams, options: StreamOptions, guard: Guard, owner: Owner | None) -> None:
         self.streams = streams
-        self._options = options
+        self._options = replace(options, max_duration=0.0)
         self._guard = guard
         self._owner = owner
         self._is_told = False
@@ -55,7 +62,11 @@ class Deliveries:
     def current_owner(self) -> str | None:
         """Return whose this request is."""
         found = None if self._owner is None else self._owner()
-        return None if found is None else str(found)
+        if found is None:
+            return None
+        if not isinstance(found, (str, int, uuid.UUID)):  # whose str() may be another one in each process
+            raise TypeError(f"owner: expected a str, an int, a UUID or None, got {type(found).__name__}: {found!r:.80}")
+        return str(found)
 
     def may_have(self, info: StreamInfo) -> bool:
         """Tell whether this request may have this stream: its owner, and whoever the app lets through."""
@@ -68,7 +79,7 @@ class Deliveries:
 
     def answer_without_stream(self) -> Response | None:
         """Return the answer to who wants no stream; see `flaskstream.response`."""
-        return answer_without_stream(self._options)
+        return answer_without_stream(self._options, _asked_id())
 
     def resume(self, position: Position) -> Any:
         """Answer a client that comes back to the route where its stream was begun: never with a second answer."""
@@ -77,13 +88,33 @@ class Deliveries:
             return self._gone(position.epoch)
         return self.deliver(info, position)
 
-    def deliver(self, info: StreamInfo, position: Position | None = None, is_kept: bool = True) -> Any:
+    @contextlib.contextmanager
+    def place(self) -> Iterator[Place]:
+        """Take a place for a delivery before anything is begun for it: who finds none must not be charged.
+
+        Raises:
+            TooManyStreams, ShuttingDown: there is none.
+        """
+        try:
+            place = OPEN_STREAMS.enter(self._options.max_streams)
+        except FlaskStreamError as error:
+            STATS.refused(error.code)
+            raise
+        try:
+            yield place
+        finally:
+            place.leave_unless_begun()
+
+    def deliver(
+        self, info: StreamInfo, position: Position | None = None, is_kept: bool = True, place: Place | None = None
+    ) -> Any:
         """Return the response with what is behind a position, `None`: with all of it.
 
         Args:
             info: of the stream, which this request may have.
             position: how far its client is.
             is_kept: it can be resumed.
+            place: that it has; `None`: it takes one.
         """
         if info.state == EVICTED:
             return self._gone(info.epoch)
@@ -97,7 +128,7 @@ class Deliveries:
                 return empty_response(204, self._options)
             else:
                 after = position.number
-        response = self._streamed(info, after, delivery)
+        response = self._streamed(info, after, delivery, place)
         if is_kept and getattr(response, "status_code", 0) == 200:
             self._say_where(response, info)
         return response
@@ -113,12 +144,13 @@ class Deliveries:
         response.headers["X-Stream-Id"] = info.stream_id
         response.headers["Location"] = url_for(f".{ENDPOINT}", stream_id=info.stream_id)
 
-    def _streamed(self, info: StreamInfo, after: int, delivery: Delivery) -> Any:
+    def _streamed(self, info: StreamInfo, after: int, delivery: Delivery, place: Place | None) -> Any:
         name = f"{info.stream_id}/{secrets.token_hex(3)}"  # in the log each reading is told from the others
-        return self._respond(name, delivery, self.streams.follow, info, after, delivery)
+        follow = functools.partial(self.streams.follow, info, after, delivery)
+        return self._respond(name, delivery, follow, place)
 
     def _respond(
-        self, name: str | None, delivery: Delivery, follow: Callable[..., Iterator[Any]], *arguments: Any
+        self, name: str | None, delivery: Delivery, follow: Callable[[], Iterator[Any]], place: Place | None = None
     ) -> Any:
         self._warn_of_many_processes()
         options = self._options
@@ -127,7 +159,7 @@ class Deliveries:
         lost, _ = reconnection_times(options.retry)
         wire = RecordedWire(delivery, lost, time_to_move(options.retry), options.heartbeat_form)
         carrier = Carrier(keep_request=False)
-        return respond(carrier.call_view(follow, *arguments), carrier, wire, options, name)
+        return respond(carrier.call_view(follow), carrier, wire, options, name, place)
 
     def _warn_of_many_processes(self) -> None:
         if self._is_told or self.streams.is_shared or not request.environ.get("wsgi.multiprocess"):
@@ -140,7 +172,7 @@ class Deliveries:
 
     def _gone(self, epoch: str) -> Any:
         """Tell a client that nothing is left of what it has begun: once, then 204, for it asks again by itself."""
-        return self._respond(None, Delivery(epoch), gone, epoch)
+        return self._respond(None, Delivery(epoch), functools.partial(gone, epoch))
 
     def state(self, info: StreamInfo) -> Response:
         """Return the answer to HEAD."""
@@ -158,7 +190,8 @@ def not_found() -> Response:
     return refusal(404, "not_found", "There is no such stream.")
 
 
-def unavailable(error: StoreUnavailable) -> Response:
-    """Return what is said when the store cannot be asked."""
-    STATS.refused(error.code)
+def failure(error: FlaskStreamError) -> Response:
+    """Return what is said when the store cannot be asked, or this process has no place for one more."""
+    if isinstance(error, StoreUnavailable):
+        STATS.refused(error.code)
     return error_response(error, new_id())

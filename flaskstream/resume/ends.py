@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Iterator
+from typing import Any, Iterator, Mapping
 
-from flaskstream.errors import AlreadyLogged, FlaskStreamError, ProducerLost
+from flaskstream.errors import AlreadyLogged, FlaskStreamError, ProducerLost, UpstreamStatus
 from flaskstream.sse import Decoder, Event, encode, to_json
 from flaskstream.stores.protocol import DONE, FAILED, STOPPED
 from flaskstream.wire import describe
@@ -56,7 +56,12 @@ def stopped(reason: str) -> End:
 
 def failed(failure: Exception, stream_id: str) -> End:
     """Return the end of an answer that failed."""
-    return End(FAILED, Event(to_json(describe(failure, stream_id)), "error"), failure)
+    said: dict[str, Any] = describe(failure, stream_id)
+    if isinstance(failure, UpstreamStatus):  # for those who wait for it in other processes
+        said = {**said, "status": failure.status, "retry_after": failure.headers.get("Retry-After")}
+    return End(
+        FAILED, Event(to_json({key: value for key, value in said.items() if value is not None}), "error"), failure
+    )
 
 
 def lost(stream_id: str) -> End:
@@ -69,15 +74,28 @@ def lost(stream_id: str) -> End:
 class RecordedFailure(AlreadyLogged):
     """A stream has failed, in another process or some time ago, as its last record says."""
 
-    def __init__(self, block: bytes) -> None:
-        said = _said(block)
+    def __init__(self, said: Mapping[str, Any]) -> None:
         self.code = str(said.get("code", FlaskStreamError.code))
         self.message = str(said.get("message", FlaskStreamError.message))
         self.status = _STATUSES.get(self.code, FlaskStreamError.status)
         super().__init__(f"the answer failed: {self.message} ({said.get('id', '?')})")
 
 
-def _said(block: bytes) -> dict[str, object]:
+class RecordedStatus(UpstreamStatus, AlreadyLogged):
+    """The same, where the upstream answered with an error status."""
+
+
+def recorded_failure(block: bytes) -> RecordedFailure | RecordedStatus:
+    """Return the error that a last record tells of."""
+    said = _said(block)
+    status = said.get("status")
+    if not isinstance(status, int):
+        return RecordedFailure(said)
+    retry_after = said.get("retry_after")
+    return RecordedStatus(status, headers={} if retry_after is None else {"Retry-After": str(retry_after)})
+
+
+def _said(block: bytes) -> dict[str, Any]:
     events = Decoder().feed(block)
     try:
         said = json.loads(events[0].data) if events else None

@@ -10,16 +10,20 @@ from contextlib import closing
 from typing import Any, Callable, Iterator
 
 from flaskstream.background import start
-from flaskstream.errors import FlaskStreamError, MaxDuration, ShuttingDown
+from flaskstream.errors import EventTooLarge, FlaskStreamError, MaxDuration, ShuttingDown
 from flaskstream.open_streams import Place
 from flaskstream.resume import ends
 from flaskstream.resume.ends import End
 from flaskstream.resume.live import Live
+from flaskstream.resume.terms import Terms
 from flaskstream.sse import encode
 from flaskstream.stream import log_failure
 from flaskstream.wire import as_event
 
 log = logging.getLogger(__name__)
+
+_TURN = 32  # events
+_ROOM_SECONDS = 0.5
 
 
 class Generation:
@@ -29,7 +33,7 @@ class Generation:
         live: where it goes.
         source: makes the generator of what `event_stream` takes.
         place: in the register of what this process produces.
-        max_duration: seconds that it may take; 0: any time.
+        terms: for how long, and how much.
         on_more: called when there is more in `live`.
         on_end: called once, with the end, how many events came before it, and how many milliseconds all took.
     """
@@ -39,7 +43,7 @@ class Generation:
         live: Live,
         source: Callable[[], Iterator[Any]],
         place: Place,
-        max_duration: float,
+        terms: Terms,
         on_more: Callable[[Live], None],
         on_end: Callable[[End, int, float], None],
     ) -> None:
@@ -49,8 +53,10 @@ class Generation:
         self._on_more = on_more
         self._on_end = on_end
         self._began_at = time.monotonic()
-        self._max_duration = max_duration
-        self._deadline = self._began_at + max_duration if max_duration else None
+        self._max_duration = terms.max_duration
+        self._most_bytes = terms.retention.bytes
+        self._bytes = 0
+        self._deadline = self._began_at + terms.max_duration if terms.max_duration else None
         self._ending: End | None = None
         self._is_advancing = False
         self._interrupt: Callable[[], Any] = lambda: None
@@ -107,10 +113,20 @@ class Generation:
                         return
                     event = as_event(item)
                     if event is not None:
-                        self.live.add(encode(event))
-                        self._on_more(self.live)
+                        self._add(encode(event))
             finally:
                 self._is_advancing = False
+
+    def _add(self, block: bytes) -> None:
+        self.live.add(block)
+        self._bytes += len(block)
+        if self._bytes > self._most_bytes:
+            raise EventTooLarge(f"expected an answer of at most {self._most_bytes} bytes, got more")
+        self._on_more(self.live)
+        if not self.live.events % _TURN:
+            time.sleep(0)  # an upstream that always has more to say gives nobody else a turn
+        while self.live.is_far_ahead and self._ending is None:
+            self.live.wait_for_room(_ROOM_SECONDS)
 
 
 def _as_exception(error: BaseException) -> Exception:

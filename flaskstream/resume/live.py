@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import Callable, Sequence
 
 from flaskstream.interrupt import Bell
@@ -18,6 +19,10 @@ After that it goes out without one (the first says that), and the stream can no 
 KEPT_BYTES = 512 * 1024
 """Of what readers may have by now; older records are in the store."""
 
+ROOM_RECORDS = 256
+ROOM_BYTES = 256 * 1024
+"""How far a producer may be ahead of the store: it waits then, and so does its upstream."""
+
 UNRECORDED_BYTES = 8 * KEPT_BYTES
 """Of what is in no store: a reader that is further behind is cut off."""
 
@@ -28,7 +33,7 @@ class Live:
     """One answer. Its producer adds, the recorder writes, readers follow; each in a thread or greenlet of its own.
 
     Args:
-        stream_id, epoch: of the stream.
+        info: of the stream, as it was begun.
         is_resumable: there is a store that begins to keep it.
         is_shared: other processes see what that store keeps.
         on_lost_recording: called once, with this, when the store turns out to be too slow or refuses.
@@ -40,14 +45,14 @@ class Live:
 
     def __init__(
         self,
-        stream_id: str,
-        epoch: str,
+        info: StreamInfo,
         is_resumable: bool = True,
         is_shared: bool = True,
         on_lost_recording: Callable[[Live], None] = lambda live: None,
     ) -> None:
-        self.stream_id = stream_id
-        self.epoch = epoch
+        self.stream_id = info.stream_id
+        self.epoch = info.epoch
+        self._begun = info
         self.end: End | None = None
         self.is_resumable = is_resumable
         self._is_shared = is_shared
@@ -61,8 +66,20 @@ class Live:
         self._is_end_written = False
         self._lagging_for = 0.0  # seconds for which the store has been behind
         self._bells: set[Bell] = set()
+        self._unwritten_bytes = 0
+        self._room = Bell()
 
     # The producer
+
+    @property
+    def is_far_ahead(self) -> bool:
+        """Whether its producer has to wait for the store."""
+        behind = self.last - self._written
+        return self.is_resumable and (behind >= ROOM_RECORDS or self._unwritten_bytes >= ROOM_BYTES)
+
+    def wait_for_room(self, seconds: float) -> None:
+        """Wait until there is more in the store, or for so long."""
+        self._room.wait(seconds)
 
     def add(self, block: bytes) -> None:
         """Add what the answer says next."""
@@ -79,6 +96,7 @@ class Live:
     def _add(self, block: bytes) -> None:
         if self.is_resumable:
             self._records.append(Record(self.last + 1, block))
+            self._unwritten_bytes += len(block)
         else:
             self._records.append(Unrecorded(self.last + 1, block))
             self._drop(self.last - 1, UNRECORDED_BYTES)
@@ -112,6 +130,8 @@ class Live:
         """Say that the store has these: readers may, too."""
         with self._lock:
             if batch.records:
+                new = [record for record in batch.records if record.number > self._written]
+                self._unwritten_bytes -= sum(len(record.block) for record in new)
                 self._written = max(self._written, batch.records[-1].number)
                 self._lagging_for = 0.0
                 self._ring()
@@ -125,6 +145,11 @@ class Live:
     def is_end_written(self) -> bool:
         """Tell whether the store has all of it."""
         return self._is_end_written
+
+    @property
+    def info(self) -> StreamInfo:
+        """What this process knows of it, also where the store cannot be asked."""
+        return replace(self._begun, last=self._written)
 
     def is_ended_as(self, info: StreamInfo) -> bool:
         """Tell whether the store has exactly this end."""
@@ -196,5 +221,6 @@ class Live:
             return self._records[number - self._dropped : max(0, shown - self._dropped)]
 
     def _ring(self) -> None:
+        self._room.ring()
         for bell in list(self._bells):
             bell.ring()

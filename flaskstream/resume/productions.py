@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import threading
 import time
 from typing import Any, Callable, Iterator
 
 from flaskstream.background import start
 from flaskstream.errors import FlaskStreamError, StoreUnavailable
 from flaskstream.interrupt import Bell
+from flaskstream.native import original
 from flaskstream.open_streams import GENERATIONS
 from flaskstream.resume import ends
 from flaskstream.resume.ends import End
@@ -31,6 +31,7 @@ LOOKS_IN_A_LEASE = 4
 _CARE_SECONDS = 0.05
 _LONGEST_ROUND = 5 * _CARE_SECONDS  # if one took longer, this process has stood still
 _EVICTIONS_IN_A_LIFE = 20  # while the retention keeps a stream that has ended
+_UNRECORDED_SECONDS = 2.0
 _EVICT_SECONDS = (1.0, 30.0)  # between two of them, at least and at most
 
 Source = Callable[[], Iterator[Any]]
@@ -53,10 +54,12 @@ class Productions:
         shortest, longest = _EVICT_SECONDS
         self._evict_seconds = max(shortest, min(terms.retention.seconds / _EVICTIONS_IN_A_LIFE, longest))
         self._recorder = Recorder(store, terms.lease, on_refused=self._refused, on_written=self._forget)
-        self._running: dict[str, Generation] = {}  # by stream id
-        self._lock = threading.Lock()
+        self._running: dict[str, Generation] = {}  # by epoch
+        self._lock: Any = original(
+            "_thread", "allocate_lock"
+        )()  # made before gevent may have patched; nothing waits in it
         self._cared_for_in: int | None = None  # a process
-        self._bells = (Bell(), Bell())
+        self._bells: tuple[Bell, ...] = ()  # of that one
 
     def produce(self, info: StreamInfo, source: Source, is_kept: bool) -> None:
         """Begin to produce a stream.
@@ -77,12 +80,13 @@ class Productions:
             if is_kept:  # whoever has joined it meanwhile is told; whoever asks again, asks anew
                 end = ends.failed(error, info.stream_id)
                 batch = Batch(info.stream_id, info.epoch, (Record(1, end.block),), end.state)
-                self._store.append([batch], self._terms.lease)
+                _attempt(lambda: self._store.append([batch], self._terms.lease))
             raise
-        live = Live(info.stream_id, info.epoch, is_kept, self._store.shared, self._lost_recording)
+        self.stop(info.stream_id, ends.lost(info.stream_id))  # an older history of it, which its store has lost
+        live = Live(info, is_kept, self._store.shared, self._lost_recording)
         report = functools.partial(self._report, info)
-        generation = Generation(live, source, place, self._terms.max_duration, self._more, report)
-        self._running[live.stream_id] = generation
+        generation = Generation(live, source, place, self._terms, self._more, report)
+        self._running[live.epoch] = generation
         STATS.count("produced")
         generation.start()
         for bell in self._bells:
@@ -97,17 +101,21 @@ class Productions:
             except Exception:
                 log.exception("stream %s: on_answer failed", info.stream_id)
 
-    def live(self, info: StreamInfo) -> Live | None:
+    def live(self, epoch: str) -> Live | None:
         """Return a stream, if it is produced here."""
-        generation = self._running.get(info.stream_id)
-        return generation.live if generation is not None and generation.live.epoch == info.epoch else None
+        generation = self._running.get(epoch)
+        return None if generation is None else generation.live
+
+    def infos(self) -> list[StreamInfo]:
+        """Return what this process knows of the streams that it produces, also where their store cannot be asked."""
+        return [generation.live.info for generation in list(self._running.values())]
 
     def stop(self, stream_id: str, end: End) -> bool:
         """End a stream so, if it is produced here; return whether it is."""
-        generation = self._running.get(stream_id)
-        if generation is not None:
+        found = [generation for generation in list(self._running.values()) if generation.live.stream_id == stream_id]
+        for generation in found:
             generation.stop(end)
-        return generation is not None
+        return bool(found)
 
     def _more(self, live: Live) -> None:
         if live.is_resumable:
@@ -122,6 +130,7 @@ class Productions:
         with self._lock:
             if self._cared_for_in != os.getpid():
                 self._cared_for_in = os.getpid()
+                self._bells = (Bell(), Bell())
                 for care, bell in zip((self._keep_time, self._ask_store), self._bells):
                     start(functools.partial(care, bell), lambda: False, "flaskstream-streams")
 
@@ -155,7 +164,7 @@ class Productions:
             self._more(generation.live)
 
     def _stop_those_asked_to(self) -> None:
-        if not self._running or not self._store.shared:
+        if not self._running:
             return
         for stream_id in self._store.stopping():
             self.stop(stream_id, ends.stopped(ends.BY_REQUEST))
@@ -171,9 +180,13 @@ class Productions:
 
     def _is_orphan(self, live: Live, now: float) -> bool:
         since = live.unread_since
-        if not self._terms.orphan_timeout or since is None or now - since <= self._terms.orphan_timeout:
+        if since is None:
             return False
-        info = said(self._store, live.stream_id) if live.is_anywhere_else() else None
+        if not live.is_resumable:  # nobody can come back to it: it ends with its last reader
+            return now - since > _UNRECORDED_SECONDS
+        if not self._terms.orphan_timeout or now - since <= self._terms.orphan_timeout:
+            return False
+        info = said(self._store, live.stream_id)
         if info is None or info.read_ago > self._terms.orphan_timeout:
             return True
         live.unread_since = now - info.read_ago  # by a reader in another process
@@ -190,7 +203,9 @@ class Productions:
             self._forget(live)
             return
         if info is not None and (info.epoch != live.epoch or info.state != RUNNING):
-            self.stop(live.stream_id, ends.lost(live.stream_id))
+            generation = self._running.get(live.epoch)
+            if generation is not None:
+                generation.stop(ends.lost(live.stream_id))
         live.give_up_recording()
 
     def _lost_recording(self, live: Live) -> None:
@@ -200,9 +215,8 @@ class Productions:
             self._forget(live)
 
     def _forget(self, live: Live) -> None:
-        generation = self._running.get(live.stream_id)
-        if generation is not None and generation.live is live:
-            del self._running[live.stream_id]
+        generation = self._running.pop(live.epoch, None)
+        if generation is not None:
             generation.leave()
 
 

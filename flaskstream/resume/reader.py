@@ -9,7 +9,7 @@ from flaskstream.errors import ProducerLost, StoreUnavailable, UpstreamStatus
 from flaskstream.interrupt import Bell
 from flaskstream.pump import EndedOtherwise
 from flaskstream.resume import ends
-from flaskstream.resume.ends import RecordedFailure
+from flaskstream.resume.ends import RecordedStatus, recorded_failure
 from flaskstream.resume.live import Live
 from flaskstream.resume.wire import RESET, Delivery
 from flaskstream.sse import Event, to_json
@@ -17,6 +17,10 @@ from flaskstream.stores.protocol import EVICTED, FAILED, RUNNING, STOPPED, Page,
 from flaskstream.wire import done_id
 
 PAGE_RECORDS = 500
+PAGE_BYTES = 128 * 1024
+"""What one reader may hold of a stream, or a single record: the larger its records are, the fewer are asked for."""
+
+_FIRST_PAGE = 32
 
 _LONGEST_WAIT = 60.0  # seconds: whoever has more rings
 _RETRY_SECONDS = 0.25
@@ -73,6 +77,7 @@ class Reader:
         self._look = look
         self._touch = touch
         self._touched_at = 0.0
+        self._limit = _FIRST_PAGE
         self._failing_since: float | None = None
         self._bell = Bell()
 
@@ -106,7 +111,7 @@ class Reader:
             _raise_unless_done(live.end.state, live.end.failure, self._delivery)
 
     def _older(self, live: Live) -> Sequence[Record]:
-        page = self._store.read(self._stream_id, self._after, PAGE_RECORDS) if live.is_resumable else None
+        page = self._read() if live.is_resumable else None
         if page is None or not page.records or page.info.epoch != live.epoch:
             raise StoreUnavailable("expected the older records of a stream in the store, got none")
         return page.records
@@ -127,7 +132,7 @@ class Reader:
                 state = info.state
                 yield from self._passed(page.records, None if state == RUNNING else info.last)
                 if not page.records:
-                    self._bell.wait(self._look)
+                    self._bell.wait(min(self._look, self._touch))
         finally:
             stop_watching()
         _raise_unless_done(state, None, self._delivery)
@@ -151,15 +156,22 @@ class Reader:
 
     def _page(self) -> Page | None:
         """Return the next records, and say that somebody reads; if there are none and never will be, their end."""
-        page = self._store.read(self._stream_id, self._after, PAGE_RECORDS)
+        page = self._read()
         if page is None or page.info.state != RUNNING:
             return page
         if not page.records and lose(self._store, page.info):
-            return self._store.read(self._stream_id, self._after, PAGE_RECORDS)
+            return self._read()
         now = time.monotonic()
         if now - self._touched_at > self._touch:
             self._store.touch([self._stream_id])
             self._touched_at = now
+        return page
+
+    def _read(self) -> Page | None:
+        page = self._store.read(self._stream_id, self._after, self._limit)
+        if page is not None and page.records:
+            size = sum(len(record.block) for record in page.records)
+            self._limit = max(1, min(PAGE_RECORDS, PAGE_BYTES * len(page.records) // (size or 1)))
         return page
 
     def _passed(self, records: Sequence[Record], last: int | None) -> Iterator[Record]:
@@ -183,5 +195,5 @@ def _raise_unless_done(state: str, failure: Exception | None, delivery: Delivery
     if state != FAILED or delivery.end is None:
         return
     if isinstance(failure, UpstreamStatus):  # a new one: an exception is raised once
-        raise UpstreamStatus(failure.status, failure.body, failure.content_type, failure.headers)
-    raise RecordedFailure(delivery.end.block)
+        raise RecordedStatus(failure.status, failure.body, failure.content_type, failure.headers)
+    raise recorded_failure(delivery.end.block)

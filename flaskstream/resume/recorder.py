@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import threading
 from collections import deque
-from typing import Callable, Iterator
+from typing import Any, Callable, Iterator
 
 from flaskstream.background import start
 from flaskstream.errors import StoreUnavailable
 from flaskstream.interrupt import Bell
+from flaskstream.native import original
 from flaskstream.resume.live import Live
 from flaskstream.stores.protocol import Batch, Store
 
@@ -42,34 +44,42 @@ class Recorder:
         self._on_refused = on_refused
         self._on_written = on_written
         self._due: deque[Live] = deque()  # an answer may be in it more than once
-        self._bell = Bell()
-        self._lock = threading.Lock()
+        self._bell: Bell | None = None
+        self._starting: Any = original("_thread", "allocate_lock")()  # made before gevent may have patched
+        self._writing: Any = None
         self._is_away = False
         self._runs_in: int | None = None  # a process: a forked one has no such thread
 
     def write(self, live: Live) -> None:
         """Have what is new of an answer written, or its lease renewed."""
         self._due.append(live)
-        if not self._store.shared:  # in memory: nothing waits
-            with self._lock:
-                self._write_due()
-            return
         if self._runs_in != os.getpid():
             self._start()
-        self._bell.ring()
+        if self._store.shared:
+            self._ring()
+        else:  # in memory: nothing waits
+            with self._writing:
+                self._write_due()
 
     def _start(self) -> None:
-        with self._lock:
-            if self._runs_in != os.getpid():
-                self._runs_in = os.getpid()
-                start(self._loop, lambda: False, "flaskstream-recorder")
+        with self._starting:
+            if self._runs_in == os.getpid():
+                return
+            self._writing, self._bell = threading.Lock(), Bell()
+            if self._store.shared:
+                start(functools.partial(self._loop, self._bell), lambda: False, "flaskstream-recorder")
+            self._runs_in = os.getpid()
 
-    def _loop(self) -> None:
+    def _ring(self) -> None:
+        if self._bell is not None:
+            self._bell.ring()
+
+    def _loop(self, bell: Bell) -> None:
         while True:
             if not self._due:
-                self._bell.wait(_IDLE_SECONDS)
+                bell.wait(_IDLE_SECONDS)
             if not self._write_due():
-                self._bell.wait(_RETRY_SECONDS)
+                bell.wait(_RETRY_SECONDS)
 
     def _write_due(self) -> bool:
         """Write what is due; return whether the store could be asked."""
@@ -109,4 +119,4 @@ class Recorder:
             self._on_written(live)
         elif live.has_unwritten():
             self._due.append(live)
-            self._bell.ring()
+            self._ring()

@@ -7,9 +7,9 @@ from typing import Any, Callable, Iterator
 
 from flask import Blueprint, Response, request
 
-from flaskstream.errors import StoreUnavailable
+from flaskstream.errors import FlaskStreamError
 from flaskstream.guard import refusal
-from flaskstream.resume.delivery import ENDPOINT, Deliveries, asked_position, not_found, unavailable
+from flaskstream.resume.delivery import ENDPOINT, Deliveries, asked_position, failure, not_found
 from flaskstream.resume.ids import checked_key, checked_stream_id, digest, new_epoch, new_stream_id
 from flaskstream.stores.protocol import NewStream
 
@@ -39,13 +39,13 @@ def recorded_chat(deliveries: Deliveries, payload: Callable[[], dict[str, Any]],
         except ValueError as error:
             return refusal(400, "bad_request", str(error))
         is_named = "Idempotency-Key" in request.headers or "X-Stream-Id" in request.headers
-        begun = deliveries.streams.begin(new, lambda: produce(asked), is_named)
-        if not begun.is_new:
-            if not deliveries.may_have(begun.info):
+        with deliveries.place() as place:
+            begun = deliveries.streams.begin(new, lambda: produce(asked), is_named)
+            if not begun.is_new and not deliveries.may_have(begun.info):
                 return not_found()
             if begun.info.request != new.request:
                 return refusal(422, "key_reused", "expected the question that this key or id was first used for")
-        return deliveries.deliver(begun.info, is_kept=begun.is_kept)
+            return deliveries.deliver(begun.info, is_kept=begun.is_kept, place=place)
 
     return chat
 
@@ -84,7 +84,7 @@ def _with_store(view: Callable[..., Any]) -> Callable[..., Any]:
     def asking(*args: Any, **kwargs: Any) -> Any:
         try:
             return view(*args, **kwargs)
-        except StoreUnavailable as error:
-            return unavailable(error)
+        except FlaskStreamError as error:
+            return failure(error)
 
     return asking

@@ -80,7 +80,8 @@ class Streams:
     def _begun(self, new: NewStream, is_named: bool) -> Begun:
         try:
             info, is_new = self._store.begin(new, self._terms.lease)
-            if not is_new and info.state == FAILED and info.last <= 1:
+            is_same = (info.owner, info.request) == (new.owner, new.request)
+            if not is_new and is_same and info.state == FAILED and info.last <= 1:
                 self._store.forget(info.stream_id, info.epoch)
                 info, is_new = self._store.begin(new, self._terms.lease)
             return Begun(info, is_new)
@@ -93,14 +94,21 @@ class Streams:
             return Begun(info, is_new=True, is_kept=False)
 
     def info(self, stream_id: str) -> StreamInfo | None:
-        """Return what is known of a stream; `None`: nothing. Raises `StoreUnavailable`."""
+        """Return what is known of a stream; `None`: nothing. Raises `StoreUnavailable`, unless it is produced here."""
         self._here.care()
-        info = said(self._store, stream_id)
+        try:
+            info = said(self._store, stream_id)
+        except StoreUnavailable:
+            here = [info for info in self._here.infos() if info.stream_id == stream_id]
+            if not here:
+                raise
+            return here[0]
         return said(self._store, stream_id) if info is not None and lose(self._store, info) else info
 
     def find(self, epoch: str) -> StreamInfo | None:
-        """Return what is known of the stream with this epoch; `None`: nothing. Raises `StoreUnavailable`."""
-        stream_id = self._store.find(epoch)
+        """Return what is known of the stream with this epoch; errors as for `info`."""
+        live = self._here.live(epoch)
+        stream_id = live.stream_id if live is not None else self._store.find(epoch)
         return None if stream_id is None else self.info(stream_id)
 
     def kept(self) -> Kept | None:
@@ -117,12 +125,12 @@ class Streams:
 
     def is_resumable(self, info: StreamInfo) -> bool:
         """Tell whether the events of a stream have ids as yet, as far as this process knows."""
-        live = self._here.live(info)
+        live = self._here.live(info.epoch)
         return live is None or live.is_resumable
 
     def follow(self, info: StreamInfo, after: int, delivery: Delivery) -> Iterator[Record | Event]:
         """Return the records of a stream behind one of them, as `Reader.records` does."""
-        live = self._here.live(info)
+        live = self._here.live(info.epoch)
         in_time = self._terms.orphan_timeout / _TOUCHES_IN_TIME or _LONGEST_TOUCH
         look = self._terms.lease / LOOKS_IN_A_LEASE
         touch = min(_LONGEST_TOUCH, in_time)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from flaskstream.errors import InvalidSetting
@@ -32,8 +33,11 @@ def place_of(path: str) -> Path:
             f"{EXPECTED}, got {path!r:.80}: slashes stand before an absolute path only, and one of them"
         )
     place = Path(path).absolute()
-    _check_directory(place)
-    _check_file(place)
+    try:
+        _check_directory(place)
+        _check_file(place)
+    except OSError as error:  # a name that is too long
+        raise InvalidSetting(f"{EXPECTED}, got {error}") from error
     return place
 
 
@@ -43,10 +47,10 @@ def create_private(place: Path) -> None:
     An existing one is not so much as opened: to close it again would take the locks of this process away, see
     https://www.sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_
     """
-    try:
+    if not place.parent.is_dir() and place.parent.name == _own_name():
+        _own_directory()  # somebody tidied up
+    with suppress(FileExistsError):
         os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
-    except FileExistsError:
-        pass
 
 
 def _check_directory(place: Path) -> None:
@@ -68,15 +72,21 @@ def _check_file(place: Path) -> None:
         raise InvalidSetting(f"store: expected a file to read and write, got {place}, which this user may not write to")
 
 
+def _own_name() -> str:
+    return f"flaskstream-{os.getuid()}"
+
+
 def _own_directory() -> Path:
     """In the system's directory for such things anybody can make a directory of any name: look whose it is."""
-    directory = Path(tempfile.gettempdir()).absolute() / f"flaskstream-{os.getuid()}"
     try:
-        os.mkdir(directory, 0o700)
-    except FileExistsError:
-        pass
+        directory = Path(tempfile.gettempdir()).absolute() / _own_name()
+        with suppress(FileExistsError):
+            os.mkdir(directory, 0o700)
     except OSError as error:
-        raise InvalidSetting(f"store: expected to make {directory} for the file of sqlite:, got {error}") from error
+        raise InvalidSetting(
+            f"store: expected a temporary directory for the file of sqlite:, got {error}. Name a file by sqlite:PATH,"
+            " or have no store (FLASKSTREAM_STORE= , set but empty)"
+        ) from error
     found = os.lstat(directory)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise InvalidSetting(
