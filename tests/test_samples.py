@@ -21,7 +21,7 @@ from flaskstream.testing import open_stream
 
 SAMPLES = pathlib.Path(__file__).parent.parent / "samples"
 LEGACY = SAMPLES / "legacy"
-APPS = ("plain_generator", "openai_relay", "legacy/before", "legacy/after")
+APPS = ("plain_generator", "openai_relay", "legacy/before", "legacy/after", "chat/chat")
 
 SCRIPT = Script(tokens=8, interval_ms=50)
 INTERVAL = SCRIPT.interval_ms / 1000
