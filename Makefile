@@ -12,6 +12,7 @@
 #   make bench-leaving how soon an upstream is left after its client
 #   make bench-stores  what each store costs for a token beside none, and how soon 10,000 events are read again
 #   make doctor-table  how often the doctor is right, measured on real proxies for a quarter of an hour: docs/doctor.md
+#   make screenshots   the pictures of the page /compare in docs/: look at them before you keep them
 #   make clean         takes away what the others made
 
 PYTHON ?= python3
@@ -31,7 +32,7 @@ AT_ONCE = -n 2 --dist loadfile
 NEW_VENV = sh .ci/new-venv
 
 .PHONY: doctor-table compare serve serve-broken test lint test-install test-current test-oldest programs soak soak-resume bench-leaving \
-	bench-stores format clean
+	bench-stores screenshots format clean
 
 compare: $(VENV)/.installed
 	$(VENV)/bin/flaskstream compare $(ARGS)
@@ -65,8 +66,8 @@ test-current: $(VENV)/.installed-test $(NODE)/.installed
 
 # The tests that drive other programs do so in one corner only, and are named here: they would find the same twice.
 ONCE = $(addprefix tests/test_,behind_http2.py bench_doctor.py bench_leaving.py bench_stores.py check_samples.py \
-	client_browser.py client_js.py client_resume.py decoders.py doctor_hops.py doctor_http2.py http2.py many_machines.py \
-	proxy_config.py resume_browser.py sdks.py soak.py tail_http2.py)
+	client_browser.py client_js.py client_page.py client_resume.py compare_page.py decoders.py doctor_hops.py doctor_http2.py http2.py many_machines.py \
+	proxy_config.py resume_browser.py sample_chat.py sdks.py soak.py tail_http2.py)
 
 test-oldest: $(NODE)/.installed
 ifeq ($(OLDEST_PYTHON),)
@@ -94,6 +95,9 @@ bench-stores: $(VENV)/.installed-test
 
 bench-leaving: $(VENV)/.installed
 	$(VENV)/bin/python -m bench.leaving $(ARGS)
+
+screenshots: $(VENV)/.installed-test
+	cd tests && $(RUN) ../$(VENV)/bin/python screenshots.py
 
 format: $(VENV)/.installed-test
 	$(VENV)/bin/ruff format .

@@ -15,6 +15,7 @@ _FIXED_INDEX = """flaskstream: the fixed mode
 
   curl -N '{url}/chat?q=hello'
   curl -N '{url}/probe'
+  a page: {url}/compare
   curl -N '{url}/v1/chat/completions' -H 'Content-Type: application/json' \\
        -d '{{"model": "{model}", "stream": true, "messages": [{{"role": "user", "content": "hello"}}]}}'
 

@@ -8,17 +8,19 @@ from flask import Blueprint, Response, jsonify, request
 
 from flaskstream.chat_request import chat_payload, json_body
 from flaskstream.client_js import add_client
+from flaskstream.compare_page import add_compare_page
 from flaskstream.contexts import Carrier
 from flaskstream.debug import DebugPrinter
 from flaskstream.dialects import ANTHROPIC, DIALECTS, OPENAI, Dialect
 from flaskstream.errors import InvalidSetting
 from flaskstream.guard import MAX_BODY_BYTES, Authorize, Guard, GuardedBlueprint, refusal
-from flaskstream.options import StreamOptions, check_seconds
+from flaskstream.options import StreamOptions, check_function, check_seconds
 from flaskstream.probe.route import add_probe
 from flaskstream.relay import Relay
 from flaskstream.relay.relay import Headers
 from flaskstream.response import respond, streaming
 from flaskstream.resume.delivery import Deliveries
+from flaskstream.resume.productions import OnAnswer
 from flaskstream.resume.routes import add_streams, recorded_chat
 from flaskstream.resume.streams import Streams
 from flaskstream.resume.terms import Terms
@@ -31,8 +33,8 @@ from flaskstream.upstream import Upstream
 from flaskstream.whole_answer import whole_answer
 from flaskstream.wire import FaithfulWire
 
-DEBUG_NAMES = ("model", "stats", "probe")
-"""What `debug` can ask for: a client of `/chat` may choose the model; the routes `/stats` and `/probe`."""
+DEBUG_NAMES = ("model", "stats", "probe", "compare")
+"""What `debug` can ask for: a client of `/chat` may choose the model; the routes `/stats`, `/probe` and `/compare`."""
 
 
 def create_blueprint(
@@ -57,6 +59,7 @@ def create_blueprint(
     retry: int | None = 3000,
     printer: DebugPrinter | None = None,
     on_end: Callable[[StreamReport], None] | None = None,
+    on_answer: OnAnswer | None = None,
 ) -> Blueprint:
     """Return a blueprint with the routes `/chat`, `/v1/chat/completions`, `/v1/messages` and `/client.js`.
 
@@ -75,6 +78,8 @@ def create_blueprint(
         retention: how much the store keeps.
         owner: called in a request; returns whose it is, such as a user's id, or `None`. A stream is for its owner
             alone, and so is an `Idempotency-Key`.
+        on_answer: called once with the `AnswerReport` of each answer in the store, in the process that produced it;
+            `on_end` is called for each reader.
         name: of the blueprint; two of them in one app need two names.
         debug: names of `DEBUG_NAMES`, or `True` for all of them: nothing that an app in production gains unasked.
         dialect: what `/chat` speaks with the upstream, a name of `DIALECTS`; `None`: "openai".
@@ -102,7 +107,7 @@ def create_blueprint(
     )
     guard = Guard(authorize, max_body_bytes)
     blueprint = GuardedBlueprint(_checked_name(name), __name__, guard)
-    streams = _streams(store, orphan_timeout, lease, retention, options)
+    streams = _streams(store, orphan_timeout, lease, retention, on_answer, options)
     if streams is None:
         _add_chat(blueprint, relay, "model" in asked_for, options)
     else:
@@ -114,6 +119,8 @@ def create_blueprint(
         _add_stats(blueprint, streams)
     if "probe" in asked_for:
         add_probe(blueprint, options)
+    if "compare" in asked_for:
+        add_compare_page(blueprint)
     return blueprint
 
 
@@ -174,6 +181,7 @@ def _streams(
     orphan_timeout: float,
     lease: float,
     retention: Retention | None,
+    on_answer: OnAnswer | None,
     options: StreamOptions,
 ) -> Streams | None:
     check_seconds("orphan_timeout", orphan_timeout)
@@ -181,7 +189,8 @@ def _streams(
     terms = Terms(lease, orphan_timeout, retention or Retention(), options.max_duration, options.max_streams)
     if store is None or store == "":
         return None
-    return Streams(open_store(store) if isinstance(store, str) else store, terms)
+    check_function("on_answer", on_answer)
+    return Streams(open_store(store) if isinstance(store, str) else store, terms, on_answer)
 
 
 def _add_recorded_chat(blueprint: Blueprint, relay: Relay, may_choose_model: bool, deliveries: Deliveries) -> None:

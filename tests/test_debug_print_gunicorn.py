@@ -20,7 +20,7 @@ from flaskstream.testing import open_stream
 
 TOKENS, INTERVAL = 8, 0.05
 ANSWER = f"tick?tokens={TOKENS}&interval_ms=50"
-LINE = re.compile(rb"\S+Z flaskstream stream=(\w+) event=(\d+) bytes=\d+ (?:not_printed=(\d+) )?wire=.*")
+LINE = re.compile(rb"\S+Z flaskstream stream=(\S+) event=(\d+) bytes=\d+ (?:not_printed=(\d+) )?wire=.*")
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ INPUT_OUTPUT = (
 )
 FLASK = (
     *("contexts", "unbuffered", "response", "guard", "chat_request", "probe.route", "whole_answer", "blueprint"),
-    *("resume.delivery", "resume.routes", "client_js"),
+    *("resume.delivery", "resume.routes", "client_js", "compare_page"),
 )
 SHOW = ("show",)
 PROXIES = ("proxies",)

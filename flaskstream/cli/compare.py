@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -34,6 +34,11 @@ EXIT_NOT_SHOWN = 1
 @click.option("--clients", default=4, show_default=True, help="How many read at once.")
 @click.option("--tokens", default=24, show_default=True, help="How many tokens the model says to each.")
 @click.option("--interval-ms", default=50, show_default=True, help="Milliseconds between two tokens.")
+@click.option(
+    "--serve",
+    is_flag=True,
+    help="Measure nothing: keep both modes running, and print the address of a page that shows them side by side.",
+)
 @click.option("--faults", metavar="NAMES", help='Only these mistakes alone, separated by commas; "none" for none.')
 @click.option(
     "--upstream",
@@ -47,11 +52,13 @@ EXIT_NOT_SHOWN = 1
 @click.option(
     "--html", type=click.Path(dir_okay=False, writable=True), callback=writable_page, help="Write a page as well."
 )
-def compare(faults: str | None, as_json: bool, html: str | None, **numbers: Any) -> None:
+def compare(faults: str | None, serve: bool, as_json: bool, html: str | None, **numbers: Any) -> None:
     """Start the right way and the wrong way side by side, and show the difference.
 
     Starts a model server, gunicorn in the fixed mode and gunicorn in the broken mode on free ports, reads from both
     with several clients at once, then switches each mistake on alone. Ends all that it started.
+
+    With --serve it keeps both running until Ctrl-C, for a page that shows them; --faults says which mistakes it offers.
 
     Exit codes: 0 fixed streams and broken does not; 1 otherwise; 2 usage; 3 a server did not start, or there is no
     place to write to; 130 Ctrl-C.
@@ -64,6 +71,10 @@ def compare(faults: str | None, as_json: bool, html: str | None, **numbers: Any)
         plan = Plan(faults=names, **numbers)
     except FlaskStreamError as error:
         raise click.UsageError(str(error)) from error
+    if serve:
+        if as_json or html:
+            raise click.UsageError("--serve: expected neither --json nor --html, for nothing is measured")
+        _serve(plan)
     comparison = _measured(plan)
     if as_json:
         say(json.dumps(report.json_report(comparison), indent=2))
@@ -72,6 +83,34 @@ def compare(faults: str | None, as_json: bool, html: str | None, **numbers: Any)
     if html:
         write_page(html, report_html.html_report(comparison))
     sys.exit(0 if comparison.verdict.ok else EXIT_NOT_SHOWN)
+
+
+def _serve(plan: Plan) -> NoReturn:
+    """Keep both modes running for the page, until a signal comes."""
+    from flaskstream.lab.processes import ProcessFailed
+    from flaskstream.lab.side_by_side import side_by_side
+
+    progress = Progress()
+    try:
+        with tidying_up(progress.clear), side_by_side(plan, progress) as servers:
+            progress.clear()
+            say(_SERVED.format(**vars(servers)))
+            servers.wait()
+    except ProcessFailed as error:
+        fail(str(error), EXIT_NOT_MEASURED)
+    raise AssertionError("it waits until it is interrupted")
+
+
+_SERVED = """Broken and fixed, side by side:
+
+  {page}
+
+  fixed   {fixed}
+  broken  {broken}
+  desk    {desk}  chooses the mistake, tells the debug lines
+  model   {model}
+
+Ctrl-C ends them all."""
 
 
 def _measured(plan: Plan) -> Comparison:

@@ -105,19 +105,8 @@ class Bench:
         return {case: _Measured(seen, server.debug_lines(), after) for case, (seen, after) in driven.items()}
 
     def _start(self, name: str) -> GunicornProcess:
-        return GunicornProcess(self._settings_of(name), folder=PACKAGE_ROOT)
-
-    def _settings_of(self, name: str) -> dict[str, str]:
-        settings = {"upstream": self._model.url if self._model else str(self._plan.upstream), "debug_print": "1"}
-        if self._plan.api_key:
-            settings["api_key"] = self._plan.api_key
-        if self._plan.model:
-            settings["model"] = self._plan.model
-        if name == "broken":
-            settings["mode"] = "broken"
-        elif name != "fixed":
-            settings["faults"] = name
-        return settings
+        upstream = self._model.url if self._model else str(self._plan.upstream)
+        return GunicornProcess(settings_of(self._plan, upstream, name), folder=PACKAGE_ROOT)
 
     def _drive(self, server: GunicornProcess, case: Case) -> tuple[tuple[Driven, ...], int | None]:
         url, clients = f"{server.url}/stream/chat", case.scenario.clients or self._plan.clients
@@ -165,6 +154,20 @@ class Bench:
         if self._tokens_per_second > MAX_LINES_PER_SECOND:
             return 0  # lines are left out on purpose
         return max(sum(len(one.pieces) for one in driven) - len(lags), 0)
+
+
+def settings_of(plan: Plan, upstream: str, server: str) -> dict[str, str]:
+    """Return the settings of a server: of "fixed", of "broken" or of one with a fault of this name alone."""
+    settings = {"upstream": upstream, "debug_print": "1"}
+    if plan.api_key:
+        settings["api_key"] = plan.api_key
+    if plan.model:
+        settings["model"] = plan.model
+    if server == "broken":
+        settings["mode"] = "broken"
+    elif server != "fixed":
+        settings["faults"] = server
+    return settings
 
 
 def faults_of(server: str) -> tuple[str, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -14,7 +16,7 @@ import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from http.client import HTTPConnection, HTTPException
-from typing import IO, Mapping, Sequence
+from typing import IO, Callable, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from flaskstream.lab.processes import END_SECONDS, START_SECONDS, ProcessFailed, environment
@@ -25,7 +27,7 @@ _NOT_INHERITED = ("PYTHONUNBUFFERED", "GUNICORN_CMD_ARGS", "WEB_CONCURRENCY", "G
 
 _GUNICORN = (sys.executable, "-m", "flaskstream.lab.leash", "gunicorn")
 
-_DEBUG_LINE = re.compile(rb"(\S+)Z flaskstream stream=(\w+) event=(\d+) ")
+_DEBUG_LINE = re.compile(rb"(\S+)Z flaskstream stream=(\S+) event=(\d+) ")
 _BACKLOG = 128
 
 
@@ -59,6 +61,9 @@ class GunicornProcess:
         app: what it serves.
         config: where its settings are.
         folder: where it runs.
+        listener: a socket that listens and stays the caller's, so that another can follow at the same address.
+        heard: called with each line that comes out of its stdout, and when (seconds since the epoch), by a thread;
+            `None`: they are kept.
     """
 
     def __init__(
@@ -68,12 +73,13 @@ class GunicornProcess:
         app: str = "flaskstream.app:create_app()",
         config: str = "python:flaskstream.gunicorn_conf",
         folder: str | None = None,
+        listener: socket.socket | None = None,
+        heard: Callable[[float, bytes], None] | None = None,
     ) -> None:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            listener.listen(_BACKLOG)
-            self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with contextlib.ExitStack() as stack:
+            listener = listener or stack.enter_context(listening())
+            self.url = url_of(listener)
             bind = ("--bind", f"fd://{listener.fileno()}")
             self._process = subprocess.Popen(
                 [*_GUNICORN, "-c", config, *bind, "--workers", "1", *arguments, app],
@@ -88,6 +94,7 @@ class GunicornProcess:
         self._log = ""
         self._releasing = threading.Lock()  # one thread may close it while another, interrupted, kills it
         self._lines: list[tuple[float, bytes]] = []
+        self._heard = heard or (lambda came_at, line: self._lines.append((came_at, line)))
         self._listening = threading.Thread(target=self._listen, daemon=True)
         self._listening.start()
 
@@ -99,7 +106,7 @@ class GunicornProcess:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._lines.append((time.time(), line))
+            self._heard(time.time(), line)
 
     def wait_until_it_answers(self, path: str = "/") -> None:
         """Wait for the first answer of a worker.
@@ -111,11 +118,19 @@ class GunicornProcess:
         connection = HTTPConnection(str(where.hostname), where.port, timeout=START_SECONDS)
         try:
             connection.request("GET", path)
+            self._wait_until_readable(connection.sock)
             connection.getresponse().read()
         except (OSError, HTTPException) as error:
             raise ProcessFailed(f"gunicorn: expected an answer, got {error!r}; stderr: {self.errors()}") from error
         finally:
             connection.close()
+
+    def _wait_until_readable(self, answer: socket.socket) -> None:
+        poll, deadline = select.poll(), time.monotonic() + START_SECONDS
+        poll.register(answer, select.POLLIN)
+        while not poll.poll(100):  # a listener that is the caller's does not say that gunicorn has ended
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise ConnectionError("it has ended" if self._process.poll() is not None else "it does not answer")
 
     def errors(self) -> str:
         """What it wrote on its standard error so far, its log."""
@@ -130,12 +145,8 @@ class GunicornProcess:
 
     def debug_lines(self) -> tuple[DebugLine, ...]:
         """The debug lines that came out so far. Some come only when the process ends: look again after `close()`."""
-        matches = ((came_at, _DEBUG_LINE.match(line)) for came_at, line in self.stdout_lines())
-        return tuple(
-            DebugLine(_epoch(match[1]), came_at, match[2].decode(), int(match[3]))
-            for came_at, match in matches
-            if match
-        )
+        found = (debug_line(came_at, line) for came_at, line in self.stdout_lines())
+        return tuple(line for line in found if line)
 
     def wait_until_it_ends(self, seconds: float) -> None:
         """Wait for the end of the master. Raises `subprocess.TimeoutExpired`: it goes on."""
@@ -183,6 +194,28 @@ class GunicornProcess:
             self.close()
         else:  # Ctrl-C, for example: nobody wants to wait for answers that nobody reads
             self.kill()
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[socket.socket]:
+    """A socket that listens on a free port of 127.0.0.1 while the block runs."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(_BACKLOG)
+        yield listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Return the origin of who is served there."""
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def debug_line(came_at: float, line: bytes) -> DebugLine | None:
+    """Read a line that came out at that time, in seconds since the epoch; `None`: it is no debug line."""
+    match = _DEBUG_LINE.match(line)
+    if match is None:
+        return None
+    return DebugLine(_epoch(match[1]), came_at, match[2].decode(), int(match[3]))
 
 
 def _environment(settings: Mapping[str, str]) -> dict[str, str]:

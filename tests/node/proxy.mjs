@@ -152,11 +152,23 @@ const lines = (write) => {
 
 // Each piece, and the end, is passed on so many milliseconds after it came: far away, and not held.
 function later(milliseconds) {
+  return shifted((now) => now + milliseconds);
+}
+
+// Each piece at a time of its own, and never before the one that came before it.
+function shifted(due) {
   return asking((theirs, ours) => {
     ours.writeHead(theirs.statusCode, passed(theirs.headers));
     ours.flushHeaders();
-    theirs.on("data", (piece) => setTimeout(() => ours.write(piece), milliseconds));
-    theirs.on("end", () => setTimeout(() => ours.end(), milliseconds + 1));
+    const begun = Date.now();
+    let last = begun;
+    const then = (act) => {
+      const now = Date.now();
+      last = Math.max(last + 1, due(now, begun, last));
+      setTimeout(act, last - now);
+    };
+    theirs.on("data", (piece) => then(() => ours.write(piece)));
+    theirs.on("end", () => then(() => ours.end()));
     theirs.on("error", () => ours.destroy());
   });
 }
@@ -284,6 +296,7 @@ const PROXIES = {
   "cork-2": () => piecewise(corked(2)),
   "cork-20": () => piecewise(corked(20)),
   "pause-50-ms": () => piecewise(pausing(50)),
+  "pause-150-ms": () => piecewise(pausing(150)),
   "two-newest": () => piecewise(twoNewest),
   lines: () => piecewise(lines),
   "blocks-of-8192": () => piecewise(blocks(8192), "x-accel-buffering"),
@@ -299,6 +312,9 @@ const PROXIES = {
   "40-ms-away": () => later(40),
   "80-ms-away": () => later(80),
   "250-ms-away": () => later(250),
+  "150-ms-each": () => shifted((now, begun, last) => Math.max(now, last) + 150),
+  "up-to-150-ms-away": () => shifted((now) => now + Math.random() * 150),
+  "first-1-s": () => shifted((now, begun) => Math.max(now, begun + 1000)),
   "ends-after-2-s": () => limited(2000, (ours) => ours.end()),
   "ends-after-1-s": () => limited(1000, (ours) => ours.end()),
   "cuts-after-1-s": () => limited(1000, (ours) => ours.destroy()),
