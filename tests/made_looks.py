@@ -98,6 +98,15 @@ def first_block(size: int) -> Hold:
     return hold
 
 
+def first_seconds(seconds: float) -> Hold:
+    """Holds everything for so many seconds, and nothing after them."""
+
+    def hold(sent: Sent, end: float) -> list[float]:
+        return [max(at, min(seconds, end)) for at, _ in sent]
+
+    return hold
+
+
 def away(seconds: float) -> Hold:
     def hold(sent: Sent, end: float) -> list[float]:
         return [at + seconds for at, _ in sent]

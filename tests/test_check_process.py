@@ -110,3 +110,10 @@ def test_without_a_path_nothing_is_run_and_the_routes_are_listed():
     routes = {line["rule"]: line["streams"] for line in checked.seen.all("route")}
     assert routes["/kit"] and routes["/plain"] and not routes["/page"]
     assert "/names/<name>" not in routes
+
+
+def test_of_the_kit_s_own_routes_those_look_like_streams_that_are():
+    routes = check(Question("kit_routes:app")).seen.all("route")
+    streams = {line["rule"] for line in routes if line["streams"]}
+    assert streams == {"/stream/chat", "/stream/probe", "/stream/debug/stream", "/other/chat", "/mine"}
+    assert {"/stream/client.js", "/stream/stats"} <= {line["rule"] for line in routes}

@@ -111,9 +111,10 @@ def test_nobody_there_cannot_be_judged():
 
 
 def test_a_page_that_is_no_stream_is_told(gunicorn):
-    code, out, _ = doctor("-q", gunicorn.url + "/no/such/probe")
+    code, out, err = doctor("-q", gunicorn.url + "/no/such/probe")
     assert code == EXIT_CANNOT_TELL
     assert "not_a_stream" in out
+    assert err == ""  # the verdict alone, and no progress
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from made_looks import (
     clock,
     cork,
     first_block,
+    first_seconds,
     made_evidence,
     made_look,
     newest,
@@ -26,7 +28,7 @@ from flaskstream.doctor.chain import judge
 from flaskstream.doctor.diagnosis import Diagnosis, Hop
 from flaskstream.doctor.evidence import Evidence
 from flaskstream.doctor.exit_codes import EXIT_CANNOT_TELL
-from flaskstream.doctor.experiments import CUT, FIRST, FLOWING, STAGES, TWO, silence
+from flaskstream.doctor.experiments import CUT, FIRST, FLOWING, HELD, STAGES, TWO, silence
 from flaskstream.doctor.looks import Look, Variant
 from flaskstream.doctor.outcome import exit_code_of
 from flaskstream.doctor.shapes import shape_of
@@ -75,9 +77,18 @@ def test_a_clock_is_told_from_a_size(seconds: float, phase: float, noise: float)
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("count", [2, 3, 5, 8, 10, 16, 24])
 def test_what_collects_a_number_of_ticks_is_told_from_a_size(count: int, noise: float) -> None:
-    evidence = made_evidence(batch(count), noise=noise)
+    evidence = made_evidence(batch(count), noise=noise, is_direct=True)
     assert judged(evidence) == ("bursts_by_size", "token_accumulator")
     assert evidence.batch_ticks == count
+
+
+def test_a_hop_that_collects_in_front_of_an_app_that_does_not_is_no_accumulator_of_tokens() -> None:
+    outer, inner = judge([made_evidence(batch(3)), made_evidence(is_direct=True)])
+    assert (outer.verdict.name, [cause.name for cause in outer.causes]) == ("bursts_by_size", ["proxy_buffering"])
+    assert inner.verdict.name == "streams"
+    alone = hop(made_evidence(batch(3))).causes  # either of the two
+    assert [cause.name for cause in alone] == ["proxy_buffering", "token_accumulator"]
+    assert all(cause.would_tell for cause in alone)
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -131,6 +142,13 @@ def test_a_length_on_a_stream_speaks_for_a_hook_that_read_it() -> None:
     assert judged(made_evidence(whole, is_direct=True, headers=headers)) == ("held_to_end", "body_reading_hook")
 
 
+def as_endpoint(look: Look, place: str = "127.0.0.1", product: str = "") -> Evidence:
+    """What such a look would be of an ordinary endpoint: its events carry no stamps."""
+    ticks = tuple(replace(tick, due=tick.came, sent=tick.came) for tick in look.ticks)
+    asked = replace(look, variant=Variant("first", is_probe=False), ticks=ticks, hello={})
+    return Evidence(f"http://{place}/chat", {"first": asked}, product)
+
+
 HEADERS = {"content-type": "text/event-stream"}
 COUNTED = {**HEADERS, "content-length": "900"}
 
@@ -148,7 +166,7 @@ def test_why_an_endpoint_came_whole_is_told_by_what_is_nearest_to_the_evidence(
     headers: dict[str, str], headers_at: float, causes: list[str]
 ) -> None:
     held = made_look(FIRST, whole, headers=headers, headers_at=headers_at)
-    endpoint = Evidence("", {"first": replace(held, variant=Variant("first", is_probe=False))})
+    endpoint = as_endpoint(held)
     found, _ = judge([endpoint, made_evidence()])
     assert [cause.name for cause in found.causes] == causes
     assert [cause.confidence for cause in found.causes] == sorted((c.confidence for c in found.causes), reverse=True)
@@ -489,3 +507,239 @@ def test_bytes_that_are_no_sound_answer_are_told_by_what_is_wrong_with_them() ->
     look = replace(made_look(FIRST), is_whole=False, ended="malformed", error="expected the size of a chunk, got b'x'")
     found = hop(Evidence("http://127.0.0.1/probe", {"first": look}))
     assert found.verdict.name == "truncated" and "the size of a chunk" in found.verdict.sentence
+
+
+# Ordinary endpoints, whose events carry no stamps.
+
+
+def events(interval: float, count: int = 150, at_a_time: int = 1, pause: float = 0.0, noise: float = 0.002) -> Look:
+    """Return a look at events so many seconds apart, of which so many come at a time; a pause is after the half."""
+    variant = Variant("first", interval_ms=1, count=count)
+    rng = random.Random(f"{interval} {noise}")
+    due = [(n // at_a_time + 1) * at_a_time * interval + (pause if n > count / 2 else 0.0) for n in range(count)]
+    late = {at: rng.random() * noise for at in due}
+    came = sorted(at + late[at] for at in due)
+    look = made_look(variant, lambda sent, end: [*came, came[-1]], noise=0.0)
+    return replace(look, connect=0.003, queued=None)
+
+
+@pytest.mark.parametrize("noise", [0.0005, 0.004, 0.012])
+@pytest.mark.parametrize("pause", [0.0, 2.0])
+@pytest.mark.parametrize("interval", [0.001, 0.003, 0.005, 0.008, 0.01, 0.011, 0.012, 0.013, 0.02, 0.05])
+def test_an_endpoint_that_streams_does_so_at_every_pace(interval: float, pause: float, noise: float) -> None:
+    if interval * 150 < pause / 10:
+        pytest.skip("more than that comes in one read: nothing tells it from what waited")
+    found = hop(as_endpoint(events(interval, pause=pause, noise=noise)))
+    assert found.verdict.name == "streams", found.verdict
+
+
+@pytest.mark.parametrize("apart, verdict", [(0.0, "held_to_end"), (0.00005, "held_to_end"), (0.003, "streams")])
+def test_what_comes_at_the_end_was_held_unless_it_takes_its_time(apart: float, verdict: str) -> None:
+    """Of a view that thinks for long, and then sends fast, nothing was held."""
+    look = made_look(FIRST)
+    count = 100
+    ticks = [replace(look.ticks[1], number=n, came=5.0 + n * apart) for n in range(count)]
+    late = replace(look, ticks=tuple(ticks), ended_at=5.0 + count * apart)
+    assert hop(as_endpoint(late)).verdict.name == verdict
+
+
+@pytest.mark.parametrize("noise", [0.0005, 0.004, 0.012])
+@pytest.mark.parametrize("interval, at_a_time", [(0.003, 50), (0.01, 8), (0.01, 20), (0.025, 4), (0.05, 3), (0.1, 10)])
+def test_an_endpoint_that_comes_in_blocks_is_told_at_every_pace(interval: float, at_a_time: int, noise: float) -> None:
+    found = hop(as_endpoint(events(interval, at_a_time=at_a_time, noise=noise)))
+    assert found.verdict.name == "bursts_by_size" and found.evidence.shape.ticks == at_a_time
+    assert "-" not in found.verdict.sentence and "late" not in found.verdict.sentence
+    assert Diagnosis((found,)).as_json()["hops"][0]["delay_ms"] == {"median": None, "max": None}
+
+
+@pytest.mark.parametrize("count", [3, 4, 6])
+def test_the_end_that_comes_with_the_last_of_a_few_events_has_waited_for_nothing(count: int) -> None:
+    assert hop(as_endpoint(events(0.6, count=count))).verdict.name == "streams"
+
+
+def test_an_endpoint_that_a_browser_gets_compressed_and_held_is_told() -> None:
+    prompt, held = as_endpoint(made_look(FIRST)), as_endpoint(made_look(FIRST, whole, coding="gzip"))
+    browser = replace(held.first, variant=replace(held.first.variant, name="browser"))
+    found = hop(replace(prompt, looks={**prompt.looks, "browser": browser}))
+    assert (found.verdict.name, found.causes[0].name) == ("held_to_end", "compression")
+
+
+def test_a_view_that_streams_one_hop_further_in_is_innocent_whatever_else_was_asked() -> None:
+    held = as_endpoint(made_look(FIRST, whole), "127.0.0.1:1", "nginx")
+    inner = as_endpoint(made_look(FIRST), "127.0.0.1:2")
+    for more in ((), (made_evidence(),), (made_evidence(buffer(4096)),)):
+        outer, view, *_ = judge([held, inner, *more])
+        assert [cause.name for cause in outer.causes] == ["proxy_buffering"]
+        assert "nginx holds it" in outer.causes[0].evidence and "proxy_buffering off" in outer.causes[0].cure
+        assert view.verdict.name == "streams"
+
+
+def test_a_view_that_holds_at_both_hops_holds_at_the_inner_one() -> None:
+    held = made_look(FIRST, whole)
+    outer, inner, _ = judge([as_endpoint(held, "a"), as_endpoint(held, "b"), replace(made_evidence(), url="http://b/")])
+    assert outer.verdict.is_inherited
+    assert [cause.name for cause in inner.causes] == ["late_upstream_reader", "joined_body"]
+
+
+def test_an_endpoint_that_is_cut_by_a_hop_is_told_by_the_one_further_in() -> None:
+    part = replace(made_look(FIRST), is_whole=False, ended="close")
+    outer, inner = judge([as_endpoint(part, "a"), as_endpoint(made_look(FIRST), "b")])
+    assert (outer.verdict.name, inner.verdict.name) == ("truncated", "streams")
+    assert "one hop further in" in outer.causes[0].evidence
+
+
+def test_a_probe_at_another_place_leaves_the_hop_between_in_doubt() -> None:
+    held = as_endpoint(made_look(FIRST, whole), "outer.example")
+    found, _ = judge([held, made_evidence()])
+    assert found.causes[0].name == "proxy_buffering" and "a hop between may hold" in found.causes[0].evidence
+    assert any("at another place than this" in note for note in found.notes)
+    same, _ = judge([as_endpoint(made_look(FIRST, whole)), made_evidence()])
+    assert same.causes[0].name == "late_upstream_reader" and not same.notes
+
+
+def test_an_endpoint_is_not_blamed_for_what_the_probe_beside_it_shows_too() -> None:
+    found, probe = judge([as_endpoint(made_look(FIRST, whole)), made_evidence(buffer(4096))])
+    assert found.verdict.is_inherited and probe.verdict.name == "bursts_by_size"
+
+
+# What a hop does beyond what the one behind it does.
+
+
+@pytest.mark.parametrize(
+    "ours, theirs",
+    [
+        (first_block(16384), first_block(1024)),
+        (newest(2), newest(1)),
+        (batch(12), batch(3)),
+        (clock(1.0), clock(0.25)),
+        (first_seconds(2.0), first_seconds(0.8)),
+    ],
+)
+def test_a_hop_that_does_more_of_the_same_is_named_too(ours: Hold, theirs: Hold) -> None:
+    hops = judge([made_evidence(ours), made_evidence(theirs), made_evidence()])
+    assert Diagnosis(hops).offenders == (0, 1)
+    assert hops[0].verdict.name == hops[1].verdict.name
+
+
+@pytest.mark.parametrize("ours, theirs, offenders", [(0.5, 1.2, (0, 1)), (1.2, 1.2, (1,)), (1.25, 1.2, (1,))])
+def test_a_hop_that_cuts_sooner_than_the_one_behind_is_named_too(
+    ours: float, theirs: float, offenders: tuple[int, ...]
+) -> None:
+    def cut_at(seconds: float) -> Evidence:
+        return Evidence("", {"first": cut(FIRST, seconds), "again": cut(CUT[0], seconds)})
+
+    assert Diagnosis(judge([cut_at(ours), cut_at(theirs), made_evidence()])).offenders == offenders
+
+
+@pytest.mark.parametrize("ours, offenders", [(0.9, (0, 1)), (3.0, (1,)), (3.1, (1,))])
+def test_a_hop_that_is_sooner_tired_of_a_silence_is_named_too(ours: float, offenders: tuple[int, ...]) -> None:
+    def quiet(seconds: float) -> Evidence:
+        return made_evidence(nothing, {"silence": cut(silence(5), 0.2 + seconds)})
+
+    assert Diagnosis(judge([quiet(ours), quiet(3.0), made_evidence()])).offenders == offenders
+
+
+def further(hold: Hold, seconds: float) -> Hold:
+    """The same, so many seconds further away."""
+    return lambda sent, end: [at + seconds for at in hold(sent, end)]
+
+
+@pytest.mark.parametrize("hold", [buffer(512), buffer(4096), clock(0.5), batch(4), newest(), first_block(1000), whole])
+@pytest.mark.parametrize("noise", NOISES)
+def test_a_hop_that_is_only_far_away_is_not_accused_of_what_is_held_behind_it(hold: Hold, noise: float) -> None:
+    outer, inner = judge([made_evidence(further(hold, 0.15), noise=noise), made_evidence(hold)])
+    assert outer.verdict.is_inherited, outer.verdict
+    assert any("ms away" in note for note in outer.notes)
+    assert inner.verdict.name != "streams" and not inner.notes
+
+
+def test_what_a_timer_adds_is_told_without_the_distance_behind_it() -> None:
+    outer, inner = judge([made_evidence(further(clock(0.5), 0.3)), made_evidence(away(0.3))])
+    assert inner.verdict.name == "streams"
+    assert outer.verdict.seconds == pytest.approx(0.5, rel=0.2)
+
+
+# What neither waits for an amount nor for a time of its own.
+
+
+def pauses(seconds: float) -> Hold:
+    """Passes on what it has when nothing more has come for so many seconds."""
+
+    def hold(sent: Any, end: float) -> list[float]:
+        came, due = [], end
+        for n in reversed(range(len(sent))):
+            following = sent[n + 1][0] if n + 1 < len(sent) else end
+            due = sent[n][0] + seconds if following - sent[n][0] > seconds else due
+            came.append(due)
+        return came[::-1]
+
+    return hold
+
+
+def test_what_waits_for_a_pause_holds_what_is_dense_alone() -> None:
+    found = hop(made_evidence(pauses(0.15)))
+    assert found.verdict.name == "bursts_by_time" and "after a pause of 15" in found.verdict.sentence
+    assert [cause.name for cause in found.causes] == ["proxy_buffering"]
+
+
+def uneven(seconds: float, seed: int = 0) -> Hold:
+    """Delays each tick by up to so many seconds, and lets none overtake another."""
+
+    def hold(sent: Any, end: float) -> list[float]:
+        rng, came = random.Random(f"{seed} {len(sent)} {end}"), [0.0]
+        for at, _ in sent:
+            came.append(max(came[-1], at + rng.random() * seconds))
+        return came[1:]
+
+    return hold
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seconds", [0.1, 0.15, 0.2])
+def test_an_uneven_way_is_no_timer(seconds: float, seed: int) -> None:
+    found = hop(made_evidence(uneven(seconds, seed)))
+    assert found.verdict.name == "streams", found.verdict
+
+
+def rate(bytes_per_second: float) -> Hold:
+    def hold(sent: Any, end: float) -> list[float]:
+        came = [0.0]
+        for at, size in sent:
+            came.append(max(came[-1], at) + size / bytes_per_second)
+        return came[1:]
+
+    return hold
+
+
+def slow_reader(seconds: float) -> Hold:
+    return lambda sent, end: rate(1 / seconds)([(at, 1) for at, _ in sent], end)
+
+
+@pytest.mark.parametrize("noise", (0.002, 0.02))
+@pytest.mark.parametrize("hold", [rate(400), rate(450), slow_reader(0.15), slow_reader(0.3)])
+def test_a_limit_on_the_rate_is_told_by_delays_that_grow(hold: Hold, noise: float) -> None:
+    found = hop(made_evidence(hold, noise=noise))
+    assert "the rate is limited" in found.verdict.sentence
+    assert [cause.name for cause in found.causes] == ["proxy_buffering"] and "limit_rate" in found.causes[0].cure
+    assert found.causes[0].confidence < 0.5
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.0, 2.5])
+def test_what_holds_the_first_seconds_is_told_from_what_holds_the_first_bytes(seconds: float) -> None:
+    found = hop(made_evidence(first_seconds(seconds)))
+    assert found.verdict.name == "headers_late" and "nothing came in the first" in found.verdict.sentence
+    assert found.evidence.first_block_seconds == pytest.approx(seconds, abs=0.1)
+    assert not made_evidence(first_block(1000)).first_block_seconds
+
+
+def test_what_is_cut_by_a_hop_that_also_holds_is_said() -> None:
+    hold = buffer(512)
+    cuts = {v.name: cut(v, 2.0, hold=hold) for v in HELD if v.name in ("long", "pad")}
+    outer, inner = judge([made_evidence(hold, cuts), made_evidence(hold)])
+    assert (outer.verdict.name, outer.causes[0].name) == ("cut_by_duration", "duration_limit")
+    assert inner.verdict.name == "bursts_by_size"
+    too_long = {name: replace(look, ended="timeout") for name, look in cuts.items()}
+    assert not made_evidence(hold, too_long).cut_while_held  # it is the doctor who went
+    alone = hop(made_evidence(hold, cuts))
+    assert alone.verdict.name == "bursts_by_size"
+    assert any("were cut after 2.0" in note and "long, pad" in note for note in alone.notes)

@@ -108,7 +108,7 @@ def test_the_folder_can_be_named_and_the_app_be_a_package(folder, tmp_path_facto
     (package / "__init__.py").write_text("from legacy import create_app\n", "utf-8")
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     done = init("shop.web:create_app()", "--directory", str(folder))
-    assert done.exit_code == 0 and f"cd {folder} && flaskstream check wsgi:app" in done.output
+    assert done.exit_code == 0 and f"cd {folder} && flaskstream check wsgi:app /PATH" in done.output
     assert "from shop.web import create_app\n\napp = create_app()\n" in (folder / "wsgi.py").read_text("utf-8")
 
 

@@ -268,6 +268,20 @@ def test_what_is_no_http_is_malformed():
     assert got.reads[0].data == b"SSH-2.0-peer\r\n"
 
 
+def test_a_change_to_another_protocol_is_told_at_once():
+    """Nobody says when that ends: the peer keeps its connection until the client has gone."""
+    gone = []
+
+    def script(peer):
+        peer.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n")
+        gone.append(peer.see_the_client_go())
+
+    with served(script) as server:
+        got = record(Request(server.url, timeout=PATIENCE))
+    assert (got.status, got.ended, got.headers[0]) == (101, "malformed", ("Upgrade", "x"))
+    assert "got 101" in got.error and gone
+
+
 def test_a_reset_is_told_from_an_end():
     def script(peer):
         peer.send(CHUNKED + chunk(event(1)))

@@ -327,6 +327,16 @@ def test_the_options_are_all_that_changes(name: str) -> None:
     assert printed(name) == snippet_for(name)
 
 
+@pytest.mark.parametrize("name", ["nginx", "varnish"])
+@pytest.mark.parametrize("arguments", [(), ("--upstream", "[::1]:8", "--read-timeout", "3600")])
+def test_comments_stand_below_one_another_whatever_the_values(name: str, arguments: tuple[str, ...]) -> None:
+    lines = [line for line in printed(name, *arguments).splitlines() if "  # " in line]
+    columns = [line.index("# ") for line in lines]
+    usual = max(columns, key=columns.count)
+    assert columns.count(usual) > 5
+    assert all(column == usual or line[:column].endswith(";  ") for column, line in zip(columns, lines))
+
+
 @pytest.mark.parametrize("name", PROXIES)
 def test_each_line_has_its_reason(name: str) -> None:
     """On it, or in the line above; lines that open or close a block need none."""

@@ -172,6 +172,21 @@ def test_nothing_that_a_terminal_obeys_is_printed(tail_of):
         assert r"\x1b[2J\x9b2J" in out and r"Server: \x1b[3m\x9b" in out
 
 
+def test_nothing_turns_the_text_around_it(tail_of):
+    turns = "\u202e\u2066\u200f\u061c\u2028"
+    code, out, _ = tail_of(answer("chunked", f"event: {turns}\ndata: a{turns}b\n\n".encode()))
+    assert code == 0 and not set(turns) & set(out)
+    assert r"a\u202e\u2066\u200f\u061c\u2028b" in out
+
+
+def test_a_body_may_come_from_stdin(raw_upstream):
+    model = raw_upstream.plays(answer("chunked", b"data: the play\n\n"))
+    asked = f'{{"model": "{model}"}}'
+    command = [sys.executable, "-m", "flaskstream", "tail", "-d", "@-", raw_upstream.url]
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0 and "the play" in done.stdout
+
+
 def test_a_redirect_says_where_to_and_that_it_is_no_stream(tail_of):
     code, out, _ = tail_of(answer("length", status=307, headers=["Location: /elsewhere"]))
     assert code == 3

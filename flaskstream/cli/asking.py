@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import ssl
+import sys
 from typing import Any, Callable, NamedTuple, Tuple, TypeVar
 
 import click
@@ -56,7 +57,9 @@ def curl_options(command: Command) -> Command:
     options = (
         click.option("-X", "--request", "method", metavar="METHOD", help="GET, or POST where there is a body."),
         click.option("-H", "--header", "headers", multiple=True, callback=_headers, help='Such as "Cookie: a=b".'),
-        click.option("-d", "--data", metavar="DATA", help="A body, JSON if it looks like it; @FILE reads one."),
+        click.option(
+            "-d", "--data", metavar="DATA", help="A body, JSON if it looks like it; @FILE reads one, @- stdin."
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -94,6 +97,8 @@ def request_of(method: str | None, headers: Headers, data: str | None) -> Asked:
 
 def _file(path: str) -> bytes:
     try:
+        if path == "-":  # as curl has it
+            return sys.stdin.buffer.read()
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:

@@ -26,6 +26,7 @@ from flaskstream.errors import InvalidSetting
 )
 @click.option("--pieces", default=12, show_default=True, help="Ask the view for no more than so many.")
 @click.option("--seconds", default=10.0, show_default=True, help="And for no longer than so many seconds.")
+@click.option("--load-seconds", default=30.0, show_default=True, help="The app may take so long to load.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(
     words: tuple[str, ...],

@@ -37,12 +37,19 @@ def write_page(path: str, text: str) -> None:
 
 
 class Progress:
-    """A line on stderr that says what is being done: rewritten on a terminal, one for each step elsewhere."""
+    """A line on stderr that says what is being done: rewritten on a terminal, one for each step elsewhere.
 
-    def __init__(self) -> None:
-        self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    Args:
+        is_quiet: nothing is said.
+    """
+
+    def __init__(self, is_quiet: bool = False) -> None:
+        self._is_quiet = is_quiet
+        self._is_terminal = not is_quiet and sys.stderr is not None and sys.stderr.isatty()
 
     def __call__(self, text: str) -> None:
+        if self._is_quiet:
+            return
         if self._is_terminal:
             self._write(f"\r\x1b[K{text[: terminal_width() - 1]}")
         else:

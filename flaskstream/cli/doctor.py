@@ -62,7 +62,7 @@ def doctor(
     from flaskstream.doctor.report import text_report
     from flaskstream.doctor.report_html import html_report
 
-    progress = Progress()
+    progress = Progress(is_quiet=quiet)
     tls = tls_context(insecure)
     try:
         asked = request_of(method, headers, data)

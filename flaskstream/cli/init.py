@@ -65,7 +65,7 @@ def _next(served: str, directory: str) -> list[str]:
     change = "" if directory == "." else f"cd {shlex.quote(directory)} && "
     return [
         "",
-        "See what streams, and start it:",
-        f"  {change}flaskstream check {served}",
+        "See whether a view streams, by its path, and start it:",
+        f"  {change}flaskstream check {served} /PATH",
         f"  {change}gunicorn -c gunicorn.conf.py {served}",
     ]

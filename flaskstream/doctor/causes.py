@@ -37,7 +37,7 @@ def causes_of(evidence: Evidence, verdict: Verdict, behind: Evidence | None = No
     if verdict.name in ("streams", "unreachable"):
         return ()
     if verdict.name == "not_a_stream":
-        return (_no_probe(evidence, verdict),)
+        return (_no_probe(evidence, verdict, behind),)
     if verdict.look == "http2":
         return (replace(_HTTP2, evidence=verdict.sentence),)
     found = [cause for rule in RULES for cause in [rule(evidence, verdict, behind)] if cause is not None]
@@ -54,11 +54,13 @@ _UNKNOWN = Cause(
 )
 
 
-def _no_probe(evidence: Evidence, verdict: Verdict) -> Cause:
+def _no_probe(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause:
     cure = _NO_TICK_CURES.get(evidence.kind("first"))
     if cure:
         return replace(_UNKNOWN, evidence=verdict.sentence, cure=cure)
     status = evidence.first.status or 0
+    if status in _FROM_BEHIND and behind is not None and behind.first.ticks:
+        return Cause("unknown", 0.1, f"{verdict.sentence}; the hop behind it answers", _IS_UP)
     cure = next((cure for statuses, cure in _NO_PROBE_CURES if status in statuses), _NAME_THE_PROBE)
     return Cause("unknown", 0.1, verdict.sentence, cure)
 
@@ -67,11 +69,14 @@ _NO_TICK_CURES = {
     "silent": "see that the hop behind it sends: give its URL too",
     "impossible": "find what answers in the place of the probe, or rewrites its ticks: give the URL of the hop behind",
 }
+_FROM_BEHIND = (502, 503, 504)
+_IS_UP = "see to which address this hop passes it on, and in its error log why it refuses: a limit, a health check"
 _NAME_THE_PROBE = "name the probe, which create_blueprint(debug=['probe']) answers at its prefix and /probe"
 _NO_PROBE_CURES: tuple[tuple[Container[int], str], ...] = (
-    ((401, 403, 407), "log in: --header 'Authorization: ...'"),
+    ((101,), "name a URL that answers in HTTP: this one changes to another protocol"),
+    ((401, 403, 407), "log in: --header 'Authorization: ...' or --header 'Cookie: ...'"),
     (range(300, 400), "name the URL to which this one leads"),
-    ((502, 503, 504), "see that the hop behind it is up, and that it is asked at the right address"),
+    (_FROM_BEHIND, "see that the hop behind it is up, and that it is asked at the right address"),
     (range(500, 600), "look in the log of the app: it failed"),
 )
 
@@ -124,7 +129,11 @@ def _compression_unasked(evidence: Evidence, verdict: Verdict, behind: Evidence 
 
 
 def _cork(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
-    if verdict.name != "bursts_by_time" or not CORK_SECONDS[0] <= verdict.seconds <= CORK_SECONDS[1]:
+    if (
+        verdict.name != "bursts_by_time"
+        or evidence.pause is not None
+        or not CORK_SECONDS[0] <= verdict.seconds <= CORK_SECONDS[1]
+    ):
         return None
     is_sure = evidence.streamed("http10")
     return Cause(
@@ -141,15 +150,33 @@ def _timer(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cau
     cork = _cork(evidence, verdict, behind)
     if verdict.name != "bursts_by_time" or (cork is not None and cork.confidence == SURE):
         return None
+    if evidence.pause is not None:
+        return _buffering(evidence, behind, verdict.sentence)
+    if evidence.uneven:
+        uneven = f"{verdict.sentence}; but without order: the way may be uneven, and nothing hold"
+        return replace(_buffering(evidence, behind, uneven), confidence=POSSIBLE / 2, would_tell=_LOOK_BEHIND)
     return _buffering(evidence, behind, f"what waits is passed on every {verdict.seconds * 1000:.0f} ms")
 
 
+def _throttled(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    if verdict.name != "bursts_by_size" or not evidence.is_throttled:
+        return None
+    return Cause(
+        "proxy_buffering",
+        POSSIBLE,
+        "delays grow steadily: a rate limit (limit_rate, bwlimit, ...), or a reader that is slower than the ticks",
+        "raise the limit on the rate of an answer in this hop (nginx: limit_rate; HAProxy: filter bwlim-out)",
+        "" if behind else _LOOK_BEHIND,
+    )
+
+
 def _size(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
-    if verdict.name != "bursts_by_size" or held_coding(evidence):
+    if verdict.name != "bursts_by_size" or held_coding(evidence) or evidence.is_throttled:
         return None
     if evidence.batch_ticks:
         seen = f"{evidence.batch_ticks} ticks come at a time, at two sizes of tick"
-        return replace(_buffering(evidence, behind, seen), confidence=POSSIBLE)
+        sure = SURE if _is_proxied(evidence, behind) and behind is not None else POSSIBLE
+        return replace(_buffering(evidence, behind, seen), confidence=sure)
     size = evidence.buffer_bytes or evidence.closely.size
     return _buffering(evidence, behind, f"about {size} bytes come at a time, whatever the size of a tick")
 
@@ -164,10 +191,15 @@ def _buffering(evidence: Evidence, behind: Evidence | None, seen: str) -> Cause:
             "switch off the output buffer of the WSGI server (waitress: send_bytes=1) or of the middleware",
             "flaskstream check module:app",
         )
-    cure = _BUFFERING_CURES.get(evidence.product, "switch off the buffering of responses for this route")
+    cure = buffering_cure(evidence.product)
     told = f"{seen}, although the app said X-Accel-Buffering: no"
     is_sure = proxied and evidence.first.coding == "identity"
     return Cause("proxy_buffering", SURE if is_sure else POSSIBLE, told, cure, "" if behind else _LOOK_BEHIND)
+
+
+def buffering_cure(product: str) -> str:
+    """Return what to change in a hop that buffers; "" is one that does not say what it is."""
+    return _BUFFERING_CURES.get(product, "switch off the buffering of responses for this route")
 
 
 _LOOK_BEHIND = "the hop behind this one: what it does itself is not this hop's"
@@ -215,13 +247,15 @@ Rule = Callable[[Evidence, Verdict, "Evidence | None"], "Cause | None"]
 
 
 def _accumulator(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
-    if not evidence.batch_ticks:
-        return None
+    is_hops = _is_proxied(evidence, behind)
+    if verdict.name != "bursts_by_size" or not evidence.batch_ticks or (is_hops and behind is not None):
+        return None  # the app behind is seen by itself: it does not collect, or not so many
     return Cause(
         "token_accumulator",
-        SURE,
+        POSSIBLE if is_hops else SURE,
         f"{evidence.batch_ticks} ticks come at a time, at two sizes of tick",
         "send each token as it comes: collect on the side for whatever needs more",
+        _LOOK_BEHIND if is_hops else "",
     )
 
 
@@ -240,14 +274,13 @@ def _no_worker(evidence: Evidence, verdict: Verdict, behind: Evidence | None) ->
     if verdict.name != "serialised":
         return None
     worker = str(evidence.first.hello.get("worker", ""))
-    seen = "a stream alone is prompt; of two, the second waits for the first" + (
-        f" (worker: {worker})" if worker else ""
-    )
+    second = f"one is refused, with {evidence.refused}" if evidence.refused else "the second waits for the first"
+    seen = f"a stream alone is prompt; of two, {second}" + (f" (worker: {worker})" if worker else "")
     if (behind is not None and behind.streamed("two")) or worker == "gevent":
         return Cause(
             "no_free_worker",
             LIKELY if behind is not None else POSSIBLE,
-            f"{seen}; the app has room for both: this hop queues requests",
+            f"{seen}; the app has room for both: this hop does not",
             "raise the limit of this hop for this route (nginx: limit_req, limit_conn; HAProxy: maxconn)",
             "" if behind is not None else "the same at the hop behind",
         )
@@ -281,6 +314,8 @@ def _age_or_silence(name: str, cure: str) -> Rule:
     def rule(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
         is_either = evidence.cut_when_quiet(verdict.look) and not evidence.outlived(verdict.look)
         again = AGAIN.get(verdict.look, "")
+        if evidence.cut_after_bytes:
+            return None
         if verdict.name != "truncated" or not evidence.cut_alike(verdict.look, again) or not is_either:
             return None
         look = evidence.looks[verdict.look]
@@ -290,6 +325,13 @@ def _age_or_silence(name: str, cure: str) -> Rule:
         return Cause(name, POSSIBLE, verdict.sentence, cure, tells)
 
     return rule
+
+
+def _size_limit(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
+    if verdict.name != "truncated" or not evidence.cut_after_bytes:
+        return None
+    cure = "raise the limit on the size of an answer, in the hop that cuts"
+    return Cause("unknown", 0.1, verdict.sentence, cure, "" if behind else "the same at the hop behind")
 
 
 def _duration(evidence: Evidence, verdict: Verdict, behind: Evidence | None) -> Cause | None:
@@ -344,6 +386,7 @@ RULES: tuple[Rule, ...] = (
     _compression_unasked,
     _cork,
     _timer,
+    _throttled,
     _size,
     _whole,
     _in_process("joined_body", "return the generator itself from the view", POSSIBLE, LIKELY),
@@ -353,6 +396,7 @@ RULES: tuple[Rule, ...] = (
     _first_block,
     _no_worker,
     _worker_timeout,
+    _size_limit,
     _duration,
     _idle,
     _age_or_silence("idle_timeout", _HEARTBEAT),

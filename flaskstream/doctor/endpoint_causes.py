@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Callable
+from urllib.parse import urlsplit
 
+from flaskstream.doctor.causes import buffering_cure
 from flaskstream.doctor.diagnosis import Cause
 from flaskstream.doctor.evidence import Evidence
 from flaskstream.doctor.verdicts import Verdict, held_coding
@@ -18,16 +21,21 @@ _NO_PROBE = Cause(
 )
 
 
-def causes_of_endpoint(evidence: Evidence, verdict: Verdict, beside: Evidence | None) -> tuple[Cause, ...]:
+def causes_of_endpoint(
+    evidence: Evidence, verdict: Verdict, beside: Evidence | None, behind: Evidence | None = None
+) -> tuple[Cause, ...]:
     """Return the causes, the most likely first; of two that are as likely, the one whose rule comes first.
 
     Args:
         evidence: of the endpoint.
         verdict: on it.
         beside: what was seen of the probe in the same app, through the same hops; `None`: it was not asked.
+        behind: what was seen of the endpoint one hop further in; `None`: it was not asked there.
     """
     if verdict.name in ("streams", "unreachable", "not_a_stream"):
         return ()
+    if behind is not None and behind.streamed("first") and not evidence.streamed("first"):
+        return _between(evidence, verdict)
     if verdict.name in ("truncated", "cut_by_duration", "cut_by_silence"):
         return (_CUT,)
     if held_coding(evidence):
@@ -36,7 +44,38 @@ def causes_of_endpoint(evidence: Evidence, verdict: Verdict, beside: Evidence | 
         return (_NO_PROBE,)
     if not beside.streamed("first"):
         return ()  # and the probe's own verdict says why
-    return tuple(sorted((rule(evidence) for rule in _RULES[verdict.name]), key=lambda cause: -cause.confidence))
+    found = [rule(evidence) for rule in _RULES[verdict.name]]
+    if not is_beside(evidence, beside):
+        found = [_ELSEWHERE, *(replace(cause, confidence=cause.confidence / 2) for cause in found)]
+    return tuple(sorted(found, key=lambda cause: -cause.confidence))
+
+
+def is_beside(evidence: Evidence, probe: Evidence) -> bool:
+    """Tell whether the probe is asked at the same place as the endpoint, and so through the same hops."""
+    return urlsplit(evidence.url).netloc == urlsplit(probe.url).netloc
+
+
+_ELSEWHERE = Cause(
+    "proxy_buffering",
+    0.4,
+    "this is held, and the probe streams, which was asked at another place: a hop between may hold",
+    "name the probe at the same place as the endpoint: what is held there too is a hop's doing",
+    "the probe at the same place, --probe",
+)
+
+
+def _between(evidence: Evidence, verdict: Verdict) -> tuple[Cause, ...]:
+    """The view streams one hop further in: it is innocent, and so is all that is behind it."""
+    hop, tells = evidence.product or "this hop", "the probe at each hop: how much it holds, or for how long"
+    if verdict.name in ("truncated", "cut_by_duration", "cut_by_silence"):
+        seen = f"the same answer is whole one hop further in: {hop} cuts it"
+        return (Cause("unknown", 0.4, seen, f"raise the limits on an answer's time and silence in {hop}", tells),)
+    seen = f"the same answer streams one hop further in: {hop} holds it"
+    buffering = Cause("proxy_buffering", 0.7, seen, buffering_cure(evidence.product), tells)
+    if verdict.name != "held_to_end" or evidence.product == "nginx":
+        return (buffering,)
+    cure = "take the filter that reads whole responses off this route"
+    return (buffering, Cause("whole_body_filter", 0.4, seen, cure, tells))
 
 
 _CUT = Cause(

@@ -152,7 +152,8 @@ def _evidence(looker: Looker, looks: dict[str, Look], left_out: tuple[str, ...] 
 def _looks_held(evidence: Evidence, look: Look) -> bool:
     """Tell whether a hop that streamed does not in this look: a busy machine may have held it once."""
     if look.variant.at_once > 1:
-        return Evidence("", {"first": evidence.first, look.variant.name: look}).waited > 0
+        both = Evidence("", {"first": evidence.first, look.variant.name: look})
+        return both.waited > 0 or both.refused > 0
     shape = shape_of(look.nearer(evidence.distance))
     is_fine = shape.kind in ("streams", "lagged")  # late by the same in each tick: it waited for a worker
     return evidence.streamed("first") and not is_fine and look.variant.leave_after is None

@@ -193,6 +193,8 @@ class Exchange:
         self.status, self.reason, self.http_version = head.status, head.reason, head.http_version
         self.headers, self.framing, self.headers_at = head.headers, head.framing, at
         self._content = content_decoder(self.header("Content-Encoding"))
+        if head.status == 101:  # what follows is no HTTP, and nobody says when it ends
+            self._finish("malformed", "expected an answer in HTTP, got 101: a change to another protocol", at)
 
     def _take_body(self, data: bytes, at: float) -> None:
         if self.first_byte_at is None:

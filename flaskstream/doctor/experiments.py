@@ -62,6 +62,7 @@ HELD = (
     HTTP2,
     Variant("unmarked", x_accel_buffering="", **_QUICK),  # type: ignore[arg-type]
     Variant("plain", type="plain", **_QUICK),  # type: ignore[arg-type]
+    Variant("post", method="POST", **_QUICK),  # type: ignore[arg-type]
 )
 
 """Where it did not: what it waits for."""

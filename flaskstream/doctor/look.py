@@ -71,11 +71,14 @@ class Looker:
         self._started_at = time.monotonic()
 
     def look(self, variant: Variant) -> Look:
-        """Return what this variant shows; of several at once, the one that began last. Raises nothing."""
+        """Return what this variant shows; of several at once, one that was refused, or the one that began last.
+
+        Raises nothing.
+        """
         if variant.at_once == 1:
             return self._look(variant)
         looks = self._together([replace(variant, at_once=1)] * variant.at_once, self._look)
-        last = max(looks, key=lambda look: look.ticks[0].came if look.ticks else look.ended_at)
+        last = max(looks, key=lambda look: (not look.is_answer, look.ticks[0].came if look.ticks else look.ended_at))
         return replace(last, variant=variant)
 
     def look_all(self, variants: Sequence[Variant], look: Callable[[Variant], Look]) -> dict[str, Look]:

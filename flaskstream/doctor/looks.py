@@ -14,6 +14,9 @@ from typing import Mapping, Sequence
 ALONE_SHARE = 0.2
 """Ticks that come within this share of their interval after the one before came together with it."""
 
+TOGETHER_SECONDS = 0.012
+"""Events of an ordinary endpoint did not come together if they are further apart than this, whatever their pace."""
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -79,11 +82,12 @@ class Tick:
 
 @dataclass(frozen=True)
 class Burst:
-    """Ticks that came together."""
+    """Ticks that came together: when the first and the last of them did, how many, and their bytes."""
 
     came: float
     ticks: int
     size: int
+    ended: float
 
 
 @dataclass(frozen=True)
@@ -156,16 +160,25 @@ class Look:
 
     @property
     def median_delay(self) -> float | None:
-        return median(self.delays) if self.ticks else None
+        """Of an ordinary endpoint there is none: when its events were sent is not known."""
+        return median(self.delays) if self.ticks and self.variant.is_probe else None
 
     @property
     def max_delay(self) -> float | None:
-        return max(self.delays) if self.ticks else None
+        return max(self.delays) if self.ticks and self.variant.is_probe else None
 
     @property
     def bursts(self) -> tuple[Burst, ...]:
         """The ticks, those that came together in one."""
-        return bursts_of(self.ticks, self.variant.interval * ALONE_SHARE)
+        return bursts_of(self.ticks, self._together)
+
+    @property
+    def _together(self) -> float:
+        """Seconds within which two ticks came together; of an endpoint by its own pace, which nobody asked for."""
+        if self.variant.is_probe:
+            return self.variant.interval * ALONE_SHARE
+        took = self.ticks[-1].came - self.ticks[0].came if self.ticks else 0.0
+        return min(TOGETHER_SECONDS, took / max(len(self.ticks) - 1, 1) * ALONE_SHARE)
 
     @property
     def silences(self) -> tuple[float, ...]:
@@ -192,4 +205,4 @@ def bursts_of(ticks: Sequence[Tick], together: float) -> tuple[Burst, ...]:
             groups[-1].append(tick)
         else:
             groups.append([tick])
-    return tuple(Burst(group[0].came, len(group), sum(tick.size for tick in group)) for group in groups)
+    return tuple(Burst(group[0].came, len(group), sum(tick.size for tick in group), group[-1].came) for group in groups)

@@ -16,9 +16,19 @@ FAT_EVENT_GAP = 0.25
 """Tokens of a model are a few bytes, many in a second; events like these are sentences, or no tokens at all."""
 
 
-def notes_of(evidence: Evidence) -> tuple[str, ...]:
-    """Return sentences."""
-    return tuple(note for rule in RULES for note in [rule(evidence)] if note)
+SLOW_REQUEST = 0.5
+"""Seconds after which a request that is alone has waited for something on its way to the app."""
+
+
+def notes_of(evidence: Evidence, behind: Evidence | None = None) -> tuple[str, ...]:
+    """Return sentences.
+
+    Args:
+        evidence: of the hop.
+        behind: of the one behind it, whose doings are not this hop's; `None`: it was not looked at.
+    """
+    notes = [*(rule(evidence) for rule in RULES), *(rule(evidence, behind) for rule in BESIDE_BEHIND)]
+    return tuple(note for note in notes if note)
 
 
 def _leaving(evidence: Evidence) -> str:
@@ -50,6 +60,55 @@ def _transformable(evidence: Evidence) -> str:
     return f"a stream that does not say Cache-Control: no-transform is held here, in {coding}; the kit's says it"
 
 
+def _post(evidence: Evidence) -> str:
+    return "GET is held, POST streams" if evidence.held("first") and evidence.streamed("post") else ""
+
+
+def _other_type(evidence: Evidence, behind: Evidence | None) -> str:
+    """What the probe sends is an event stream, and an EventSource reads nothing else."""
+    if not _is_answered_probe(evidence) or _is_events(evidence) or (behind is not None and not _is_events(behind)):
+        return ""
+    kind = evidence.first.headers.get("content-type", "")
+    told = f"the Content-Type comes as {kind}" if kind else "the Content-Type is lost on the way"
+    return f"{told}, where text/event-stream was sent: an EventSource refuses that"
+
+
+def _is_answered_probe(evidence: Evidence) -> bool:
+    return evidence.first.variant.is_probe and evidence.first.is_answer and bool(evidence.first.ticks)
+
+
+def _is_events(evidence: Evidence) -> bool:
+    kind = evidence.first.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "text/event-stream" or not _is_answered_probe(evidence)
+
+
+def _lost_no_transform(evidence: Evidence, behind: Evidence | None) -> str:
+    if behind is None or not _is_answered_probe(evidence) or not _says_no_transform(behind):
+        return ""
+    if _says_no_transform(evidence):
+        return ""
+    return "Cache-Control: no-transform is lost here: what stands before this hop may compress, and hold"
+
+
+def _says_no_transform(evidence: Evidence) -> bool:
+    return "no-transform" in evidence.first.headers.get("cache-control", "").lower()
+
+
+def _slow_request(evidence: Evidence, behind: Evidence | None) -> str:
+    """What delays a request delays all ticks alike, and so no tick is late by its stamps."""
+    waited = _request_seconds(evidence)
+    added = waited - (_request_seconds(behind) if behind is not None else 0.0)
+    if not evidence.first.variant.is_probe or added < SLOW_REQUEST:
+        return ""
+    return f"each request reaches the app {added:.1f} s late: something here makes it wait before it is passed on"
+
+
+def _request_seconds(evidence: Evidence) -> float:
+    """Return how long even the quickest request took to the app; 0: the clocks cannot be compared."""
+    known = [look.queued for look in evidence.looks.values() if look.queued is not None and look.variant.at_once == 1]
+    return max(0.0, min(known)) if len(known) > 1 else 0.0
+
+
 def _http2(evidence: Evidence) -> str:
     is_other = evidence.held("first") and evidence.streamed("http2")
     told = "HTTP/1.1 is held, HTTP/2 streams: browsers may see nothing of it, and a proxy in front of this hop does"
@@ -62,11 +121,24 @@ def _text(evidence: Evidence) -> str:
 
 
 def _far(evidence: Evidence) -> str:
-    return (
-        f"the app is {evidence.distance * 1000:.0f} ms away: nothing holds, it takes that long"
-        if evidence.distance
-        else ""
-    )
+    if not evidence.distance:
+        return ""
+    away = f"the app is {evidence.distance * 1000:.0f} ms away"
+    return f"{away}, beyond what is held" if evidence.held("first") else f"{away}: nothing holds, it takes that long"
+
+
+def _cut_while_held(evidence: Evidence) -> str:
+    cut = evidence.cut_while_held
+    if not cut:
+        return ""
+    ages = sorted(evidence.looks[name].ended_at for name in cut)
+    span = f"{ages[0]:.1f} s" if len(ages) == 1 else f"{ages[0]:.1f} to {ages[-1]:.1f} s"
+    return f"besides, streams were cut after {span}, before their end: {', '.join(cut)}"
+
+
+def _uneven(evidence: Evidence) -> str:
+    told = f"ticks are up to {evidence.uneven * 1000:.0f} ms late, without order: an uneven way, or a busy machine"
+    return told if evidence.uneven else ""
 
 
 def _fat_events(evidence: Evidence) -> str:
@@ -86,6 +158,8 @@ def _fat_events(evidence: Evidence) -> str:
 def _refused(evidence: Evidence) -> str:
     """Of an experiment that was refused nothing is known, which must not pass for nothing wrong."""
     refused = {name: look for name, look in evidence.looks.items() if look.status is not None and not look.is_answer}
+    if evidence.refused:
+        del refused["two"]  # the verdict says it
     if not refused or "first" in refused:
         return ""
     statuses = ", ".join(sorted({str(look.status) for look in refused.values()}))
@@ -115,6 +189,8 @@ RULES: tuple[Callable[[Evidence], str], ...] = (
     _left_out,
     _fat_events,
     _far,
+    _cut_while_held,
+    _uneven,
     _ignored,
     _held_where_the_first_streams("post", "GET streams, POST is held"),
     _held_where_the_first_streams(
@@ -126,4 +202,12 @@ RULES: tuple[Callable[[Evidence], str], ...] = (
     _held_where_the_first_streams("plain", "text/plain is held where text/event-stream streams"),
     _held_where_the_first_streams("ndjson", "application/x-ndjson is held where text/event-stream streams"),
     _text,
+    _post,
 )
+
+BESIDE_BEHIND: tuple[Callable[[Evidence, Evidence | None], str], ...] = (
+    _other_type,
+    _lost_no_transform,
+    _slow_request,
+)
+"""Those that compare with the hop behind, or with what was asked for."""

@@ -6,9 +6,9 @@ from math import ceil
 
 from flaskstream.doctor.diagnosis import Cause, Diagnosis, Hop
 from flaskstream.doctor.looks import Look
-from flaskstream.doctor.shapes import SINGLY_SHARE
+from flaskstream.doctor.shapes import SINGLY_SHARE, shape_of
 from flaskstream.show.axis import Axis
-from flaskstream.show.terminal import Terminal, terminal_for
+from flaskstream.show.terminal import Terminal, harmless, terminal_for
 
 _MARGIN = 4
 _LABEL_ROOM = 8
@@ -46,7 +46,7 @@ def _hop(number: int, hop: Hop, axis: Axis, columns: int, terminal: Terminal) ->
     evidence, verdict = hop.evidence, hop.verdict
     style, mark = _style_and_mark(hop, terminal)
     what = ", ".join(filter(None, (evidence.product, evidence.server)))
-    lines = [f"{number:<{_MARGIN}}{terminal.paint('title', evidence.url)}" + (f"  ({what})" if what else "")]
+    lines = [f"{number:<{_MARGIN}}{terminal.paint('title', evidence.url)}" + (f"  ({harmless(what)})" if what else "")]
     if _shown(hop).ticks:
         lines += [" " * _MARGIN + _timeline(_shown(hop), axis, columns, terminal)]
     name = "" if verdict.is_inherited else f"{verdict.name}: "
@@ -83,7 +83,8 @@ def _timeline(look: Look, axis: Axis, columns: int, terminal: Terminal) -> str:
     for tick in look.ticks:
         counts[min(int(axis.share(tick.came) * columns), columns - 1)] += 1
     last = min(int(axis.share(look.ended_at) * columns), columns - 1)
-    style = "good" if len(look.bursts) >= SINGLY_SHARE * len(look.ticks) else "bad"
+    is_singly = len(look.bursts) >= SINGLY_SHARE * len(look.ticks)
+    style = "good" if is_singly or shape_of(look).kind == "streams" else "bad"
     levels, kinds = terminal.glyphs.levels, terminal.glyphs.kinds
     most = max([len(levels), *counts])
     drawn, has_begun = [], False
@@ -108,12 +109,20 @@ def _legend(terminal: Terminal) -> list[str]:
     return [" " * _MARGIN + terminal.paint("quiet", "   ".join(shown))]
 
 
+def _has_refusals(diagnosis: Diagnosis) -> bool:
+    looks = [look for hop in diagnosis.hops for look in hop.evidence.looks.values()]
+    return any(look.status is not None and not look.is_answer for look in looks)
+
+
 def _verdict(diagnosis: Diagnosis, terminal: Terminal) -> list[str]:
     took = f"took {diagnosis.seconds:.0f} s"
     rule = terminal.glyphs.rule * (terminal.width - len(took) - 2)
     lines = [terminal.paint("quiet", f"{rule}  {took}")]
     if not diagnosis.offenders:
-        return [*lines, terminal.paint("good", f"{terminal.glyphs.ends['complete']} Every hop streams.")]
+        told = (
+            "Every hop streams, but some requests were refused." if _has_refusals(diagnosis) else "Every hop streams."
+        )
+        return [*lines, terminal.paint("good", f"{terminal.glyphs.ends['complete']} {told}")]
     for n in diagnosis.offenders:
         hop = diagnosis.hops[n]
         name, cure = (hop.causes[0].name, hop.causes[0].cure) if hop.causes else (hop.verdict.name, "")

@@ -6,12 +6,12 @@ time. Several looks can; see `verdicts`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 from typing import Callable, Sequence
 
-from flaskstream.doctor.looks import ALONE_SHARE, Look, Tick, bursts_of
+from flaskstream.doctor.looks import ALONE_SHARE, Burst, Look, Tick, bursts_of
 from flaskstream.probe.plan import CONTENT_TYPES
 
 PROMPT_SHARE = 0.35
@@ -34,6 +34,9 @@ UNDUE_SECONDS = 0.05
 LATE_SHARE = 0.8
 """Of a body that cannot be decoded: so much of it, in the last part of the time, was held to the end."""
 
+RISING_SHARE = 0.8
+"""Of the ticks behind a limit on the rate so many are each later than the one before: nothing ever catches up."""
+
 STALL_INTERVALS = 1.5
 STALL_SECONDS = 0.12
 """An app that is later with a tick than this is itself what stalls."""
@@ -45,13 +48,14 @@ class Shape:
 
     Attributes:
         kind: "unreachable", "not_a_stream", "replayed", "impossible", "silent", "cut", "cut_in_silence",
-            "source_stalled", "streams", "held_to_end", "first_block", "one_late", "lagged" or "bursts".
+            "source_stalled", "streams", "held_to_end", "first_block", "one_late", "lagged", "throttled" or "bursts".
         delay: the median delay of the ticks, in seconds.
         longest: the longest delay, but for one that the machine may have made.
         size: bytes in a burst; 0: it does not matter.
         ticks: in a burst; 0: likewise.
         is_even: all bursts have as many ticks, but for a few.
         first_size: bytes in the first burst.
+        first_came: when that came, in seconds since the request left.
     """
 
     kind: str
@@ -61,6 +65,7 @@ class Shape:
     ticks: int = 0
     is_even: bool = False
     first_size: int = 0
+    first_came: float = 0.0
 
     @property
     def holds(self) -> bool:
@@ -68,7 +73,7 @@ class Shape:
         return self.kind in HOLDING
 
 
-HOLDING = ("held_to_end", "first_block", "one_late", "lagged", "bursts")
+HOLDING = ("held_to_end", "first_block", "one_late", "lagged", "throttled", "bursts")
 
 
 def shape_of(look: Look) -> Shape:
@@ -96,6 +101,7 @@ def _shape(kind: str, look: Look) -> Shape:
         ticks=ticks,
         is_even=len(even) >= SINGLY_SHARE * len(bursts),
         first_size=bursts[0].size if bursts else 0,
+        first_came=bursts[0].came if bursts else 0.0,
     )
 
 
@@ -205,6 +211,15 @@ def _lagged(look: Look) -> bool:
     return _is_singly(look) and middle[-1] - middle[0] <= 2 * prompt_seconds(look)
 
 
+def _throttled(look: Look) -> bool:
+    """Each alone, and each later than the one before: they come more slowly than they are sent."""
+    delays = look.delays
+    rising = [later for earlier, later in zip(delays, delays[1:]) if later > earlier]
+    grown = delays[-1] - delays[0] if delays else 0.0
+    is_much = grown > max(2 * prompt_seconds(look), look.variant.interval)
+    return _is_singly(look) and is_much and len(rising) >= RISING_SHARE * (len(delays) - 1)
+
+
 RULES: tuple[tuple[str, Callable[[Look], bool]], ...] = (
     ("unreachable", _unreachable),
     ("not_a_stream", _not_a_stream),
@@ -218,13 +233,14 @@ RULES: tuple[tuple[str, Callable[[Look], bool]], ...] = (
     ("streams", _streams),
     ("held_to_end", _held_to_end),
     ("one_late", _one_late),
+    ("throttled", _throttled),
     ("lagged", _lagged),
 )
 """In this order; what fits none of them is "bursts"."""
 
 
-TOGETHER_SECONDS = 0.012
-"""Events of an ordinary endpoint, whose pace is not known, that come within this of one another came together."""
+HELD_SHARE = 0.5
+"""Of the events of an ordinary endpoint so many waited for others, or nothing holds them."""
 
 END_SHARE = 0.1
 """Of the time that an answer took: what comes in the last part of it alone was held to the end."""
@@ -235,7 +251,7 @@ SHORTEST_SECONDS = 0.25
 
 def shape_of_arrivals(look: Look) -> Shape:
     """Return the shape of an ordinary endpoint's answer: without stamps, it is told by the arrivals alone."""
-    bursts = bursts_of(look.ticks, TOGETHER_SECONDS)
+    bursts = look.bursts
     sizes = [burst.size for burst in bursts[:-1]]
     shape = partial(Shape, size=int(median(sizes)) if sizes else 0)
     if look.status is None:
@@ -246,7 +262,23 @@ def shape_of_arrivals(look: Look) -> Shape:
         return shape("cut")
     if len(look.ticks) < 3 or look.ended_at < SHORTEST_SECONDS:
         return shape("not_a_stream" if len(look.ticks) < 3 else "streams")
-    if look.ticks[0].came >= look.ended_at * (1 - END_SHARE):
+    is_made_late = _is_singly(look) and look.ticks[-1].came - look.ticks[0].came > PROMPT_SECONDS
+    if look.ticks[0].came >= look.ended_at * (1 - END_SHARE) and not is_made_late:
         return shape("held_to_end")
-    per_burst = median([burst.ticks for burst in bursts])
-    return shape("bursts", ticks=round(per_burst)) if per_burst >= 2 else shape("streams")
+    waited = _waited(replace(look, ticks=look.ticks[:-1]).bursts)  # the last one is the end, which waits for nothing
+    if sum(burst.ticks for burst in waited) < HELD_SHARE * (len(look.ticks) - 1):
+        return shape("streams")
+    return shape("bursts", ticks=round(median(burst.ticks for burst in waited)))
+
+
+def _waited(bursts: Sequence[Burst]) -> list[Burst]:
+    """Return those in which events waited for others: they came at once, and after nothing had come for a while.
+
+    What takes its time is no burst, however close its events are; and a wait that a busy machine makes is none.
+    """
+    ended = (0.0, *(burst.ended for burst in bursts))
+    return [
+        burst
+        for burst, before in zip(bursts, ended)
+        if burst.ticks >= 2 and burst.ended - burst.came <= PROMPT_SECONDS < burst.came - before
+    ]

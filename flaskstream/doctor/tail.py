@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import codecs
-import re
 from typing import Iterator
 
 from flaskstream.doctor.exit_codes import EXIT_CANNOT_TELL, EXIT_CUT, EXIT_STREAMS
 from flaskstream.doctor.measure import Chunk, Exchange, Request, open_exchange
 from flaskstream.errors import EventTooLarge
-from flaskstream.show.terminal import UNICODE, terminal_for
+from flaskstream.show.terminal import UNICODE, harmless, terminal_for
 from flaskstream.sse import Decoder, Event
 
 LONG_GAP_SECONDS = 1.0
@@ -24,7 +23,6 @@ _SHOWN_HEADERS = (
     "server",
     "via",
 )
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")  # C0, DEL and C1: what a terminal obeys
 _FORGOTTEN = Chunk(0.0, b"")
 
 
@@ -116,7 +114,7 @@ class Tail:
 
     def _shown(self, text: str) -> str:
         """Return what the peer said as text that no terminal obeys, and that this one can show."""
-        text = _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+        text = harmless(text)
         return text if self._terminal.glyphs is UNICODE else text.encode("ascii", "backslashreplace").decode()
 
     def summary(self) -> str:

@@ -13,6 +13,9 @@ from flaskstream.doctor.shapes import is_impossible
 CODINGS = ("browser", "br", "zstd", "gzip")
 """The looks that offered a coding, the most usual first."""
 
+UNEVEN_SECONDS = 0.3
+"""Ticks that are late without order, and by no more, come over a way that is uneven: nothing holds them."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -118,6 +121,13 @@ def _impossible(evidence: Evidence) -> Verdict | None:
     return Verdict("not_a_stream", f"{told}, which cannot be: it is no probe, or something rewrites what passes")
 
 
+def _refused(evidence: Evidence) -> Verdict | None:
+    """Who has no room for a second stream is no better than who lets it wait."""
+    if not evidence.refused:
+        return None
+    return Verdict("serialised", f"of two streams at once one was refused, with {evidence.refused}", "two")
+
+
 def _serialised(evidence: Evidence) -> Verdict | None:
     if not evidence.waited:
         return None
@@ -145,6 +155,9 @@ def _cut_in(evidence: Evidence, name: str, again: str) -> Verdict:
     told += f" ({look.error})" if look.error else ""
     if not evidence.cut_alike(name, again):
         return Verdict("truncated", f"the stream ended {told}", name)
+    if name == "first" and evidence.cut_after_bytes:
+        at = f"about {evidence.cut_after_bytes} bytes"
+        return Verdict("truncated", f"each stream was cut after {at}, sooner where they come faster ({told})", name)
     quiet = f"{_ms(look.silences[-1])} of silence"
     if evidence.outlived_by_busier(name):
         return Verdict("cut_by_silence", f"the stream was cut after {quiet}, and lives on without one", name)
@@ -176,6 +189,16 @@ def _held(evidence: Evidence) -> Verdict | None:
     kind, first = evidence.kind("first"), evidence.first
     if not evidence.held("first"):
         return None
+    if evidence.is_throttled:
+        longest = _ms(evidence.closely.longest)
+        sentence = f"each tick came alone, and later than the one before, up to {longest} late: the rate is limited"
+        return Verdict("bursts_by_size", sentence, "long" if "long" in evidence.looks else "first")
+    if evidence.pause is not None:
+        paused = f"what waits is passed on after a pause of {_ms(evidence.pause)}, and never while more comes"
+        return Verdict("bursts_by_time", paused, seconds=evidence.pause)
+    if 0 < evidence.uneven <= UNEVEN_SECONDS:
+        late = f"{len(first.ticks)} ticks, up to {_ms(evidence.uneven)} late, without order: the way is uneven"
+        return Verdict("streams", late)
     if evidence.timer:
         sentence = f"what waits is passed on after {_ms(evidence.timer)}"
         return Verdict("bursts_by_time", sentence, "slow", evidence.timer)
@@ -185,6 +208,9 @@ def _held(evidence: Evidence) -> Verdict | None:
         with_which = "the next one" if evidence.late_by == 1 else f"the {evidence.late_by} after it"
         delay = _ms(first.median_delay or 0.0)
         return Verdict("one_event_late", f"each tick came with {with_which}, {delay} after it was sent")
+    if evidence.first_block_seconds:
+        seconds = _ms(evidence.first_block_seconds)
+        return Verdict("headers_late", f"nothing came in the first {seconds}, whatever its size", "long")
     if evidence.first_block_bytes:
         return Verdict(
             "headers_late", f"nothing came before about {evidence.first_block_bytes} bytes were there", "long"
@@ -212,6 +238,8 @@ def _held_as(kind: str, delay: float, look: Look) -> Verdict:
         return Verdict("held_to_end", f"all came at once after {_ms(look.ended_at)}, when the last had been sent", name)
     if kind == "one_late":
         return Verdict("one_event_late", f"each tick came with the next one, {_ms(delay)} after it was sent", name)
+    if not look.variant.is_probe:
+        return Verdict("bursts_by_size", f"{len(look.ticks)} events came in {len(look.bursts)} bursts", name)
     return Verdict(
         "bursts_by_time" if kind == "lagged" else "bursts_by_size",
         f"{len(look.ticks)} ticks came in {len(look.bursts)} bursts, {_ms(delay)} late",
@@ -246,6 +274,7 @@ RULES: tuple[Callable[[Evidence], Verdict | None], ...] = (
     _altered,
     _source_stalled,
     _serialised,
+    _refused,
     _held,
     _held_in_a_coding,
     _held_in_http2,

@@ -9,7 +9,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Mapping
 
 from flaskstream.errors import InvalidSetting
 
@@ -75,7 +75,18 @@ class Proxy:
         }
         text = (_FOLDER / self.template).read_text("utf-8")
         told = f"{self.comment} {self.what}: {route} streams, and nothing else changes. {self.place}\n"
-        return told + re.sub("@([A-Z]+)@", lambda found: values[found[1]], text)
+        return told + "".join(_filled(line, values) for line in text.splitlines(keepends=True))
+
+
+def _filled(line: str, values: Mapping[str, str]) -> str:
+    """Return the line of a template with its values, and its comment, which is away from the code, where it stood."""
+    filled = re.sub("@([A-Z]+)@", lambda found: values[found[1]], line)
+    code, gap, _ = line.partition("  #")
+    if not gap or "@" not in code:
+        return filled
+    column = len(code) + len(gap) - 1
+    before, _, after = filled.partition("  #")
+    return f"{before.rstrip().ljust(column - 2)}  #{after}"
 
 
 def _host_and_port(upstream: str) -> tuple[str, str]:

@@ -29,6 +29,22 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
+_CONTROLS = re.compile(
+    "[\x00-\x1f\x7f-\x9f"  # C0, DEL and C1: what a terminal obeys
+    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"  # what turns the text around it, or begins a line
+)
+
+
+def harmless(text: str, but: str = "") -> str:
+    """Return what a peer said as text that no terminal obeys.
+
+    Args:
+        text: that.
+        but: characters that are left as they are.
+    """
+    return _CONTROLS.sub(lambda one: one[0] if one[0] in but else one[0].encode("unicode_escape").decode(), text)
+
+
 @dataclass(frozen=True)
 class Glyphs:
     """What a timeline is drawn with."""
@@ -68,7 +84,7 @@ class Terminal:
         return click.style(text, **_STYLES[style]) if self.color and text.strip() else text
 
     def wrap(self, text: str, indent: str = "", hanging: str | None = None, room: int | None = None) -> list[str]:
-        glued = re.sub(r"(?<=\d) (?=\w)", "\xa0", text)  # a number stays with what it counts
+        glued = re.sub(r"(?<=\d) (?=\w)", "\xa0", harmless(text, "\t\n\r"))  # a number stays with what it counts
         hanging = indent if hanging is None else hanging
         lines = textwrap.wrap(
             glued, room or self.width, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False

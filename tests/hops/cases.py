@@ -126,7 +126,9 @@ NGINX: Mapping[str, Case] = {
         nginx("mirror /other; mirror_request_body off; proxy_buffering off;", http=""),
     ),
     "nginx limits connections": proxied(
-        nginx("limit_conn c 1; proxy_buffering off;", http="limit_conn_zone $server_name zone=c:1m;"),
+        nginx("limit_conn c 1; proxy_buffering off;", http="limit_conn_zone $binary_remote_addr zone=c:1m;"),
+        "serialised",
+        "no_free_worker",
     ),
     "nginx add_header": proxied(nginx("add_header X-Accel-Buffering no; add_header Server other always;")),
     "nginx brings the mark itself": chain_of_two_nginx(),
@@ -339,22 +341,26 @@ NODE: Mapping[str, Case] = {
     "node holds the first 3 KB": proxied(node("first-3000"), "headers_late", BUFFER),
     "node every 1 s": proxied(node("every-1000-ms"), TIME, BUFFER),
     "node every 250 ms": proxied(node("every-250-ms"), TIME, BUFFER),
-    "node cork of 2": proxied(node("cork-2"), SIZE, "token_accumulator"),
-    "node cork of 20": proxied(node("cork-20"), SIZE, "token_accumulator"),
+    "node cork of 2": proxied(node("cork-2"), SIZE, BUFFER),
+    "node cork of 20": proxied(node("cork-20"), SIZE, BUFFER),
     "node waits for a pause": proxied(
         node("pause-50-ms"), f"{FINE}|{TIME}", f"|{BUFFER}", why="50 ms are as little as a busy machine takes"
     ),
+    "node waits for a longer pause": proxied(node("pause-150-ms"), TIME, BUFFER),
     "node two late": proxied(node("two-newest"), LATE, BUFFER),
     "node in lines": proxied(node("lines")),
     "node every 500 ms": proxied(node("every-500-ms"), TIME, BUFFER),
     "node every 150 ms": proxied(node("every-150-ms"), TIME, f"{BUFFER}"),
-    "node cork of 10": proxied(node("cork-10"), SIZE, "token_accumulator"),
-    "node cork of 4": proxied(node("cork-4"), SIZE, "token_accumulator"),
+    "node cork of 10": proxied(node("cork-10"), SIZE, BUFFER),
+    "node cork of 4": proxied(node("cork-4"), SIZE, BUFFER),
     "node keeps the newest": proxied(node("newest"), LATE, BUFFER),
     "node strips the mark": proxied(node("strips-the-mark")),
     "node 40 ms away": proxied(node("40-ms-away")),
     "node 80 ms away": proxied(node("80-ms-away")),
     "node 250 ms away": proxied(node("250-ms-away")),
+    "node takes 150 ms for each piece": proxied(node("150-ms-each"), SIZE, BUFFER),
+    "node up to 150 ms away": proxied(node("up-to-150-ms-away")),
+    "node holds the first second": proxied(node("first-1-s"), "headers_late", BUFFER),
     "node ends after 2 s": proxied(node("ends-after-2-s"), "cut_by_duration", "duration_limit"),
     "node ends after 1 s": proxied(node("ends-after-1-s"), "cut_by_duration", "duration_limit"),
     "node cuts after 1 s": proxied(node("cuts-after-1-s"), "cut_by_duration", "duration_limit"),
@@ -407,6 +413,12 @@ def chain(*hops: tuple[Server, str], cause: str, **more: object) -> Case:
 
 
 STREAMS = (app(), FINE)
+
+
+def alike(verdict: str, outer: Server, inner: Server, cause: str, **more: object) -> Case:
+    """Two hops that do the same, the outer one more of it: both are named."""
+    return chain((outer, verdict), (inner, verdict), STREAMS, cause=cause, **more)
+
 
 CHAINS: Mapping[str, Case] = {
     "nginx > nginx: the mark is eaten": chain((nginx(), SIZE), (nginx(), FINE), STREAMS, cause=BUFFER),
@@ -485,6 +497,32 @@ CHAINS: Mapping[str, Case] = {
         cause="idle_timeout",
         silence_seconds=2,
     ),
+    "nginx read timeout > caddy read timeout 3 s": alike(
+        "cut_by_silence",
+        nginx("proxy_read_timeout 1s;"),
+        caddy("transport http {\nread_timeout 3s\n}"),
+        "idle_timeout",
+        silence_seconds=5,
+    ),
+    "caddy 8 KB > caddy 1 KB": alike(
+        "headers_late", caddy("response_buffers 8192"), caddy("response_buffers 1024"), BUFFER
+    ),
+    "node keeps the newest, twice": alike(LATE, node("newest"), node("newest"), BUFFER),
+    "node ends after 1 s > node ends after 2 s": alike(
+        "cut_by_duration", node("ends-after-1-s"), node("ends-after-2-s"), "duration_limit"
+    ),
+    "node 250 ms away > node every 500 ms": chain(
+        (node("250-ms-away"), FINE), (node("every-500-ms"), TIME), STREAMS, cause=BUFFER, note="ms away"
+    ),
+    "node 250 ms away > node blocks": chain(
+        (node("250-ms-away"), FINE), (node("blocks-of-512"), SIZE), STREAMS, cause=BUFFER, note="ms away"
+    ),
+    "node every 500 ms > node 250 ms away": chain(
+        (node("every-500-ms"), TIME), (node("250-ms-away"), FINE), STREAMS, cause=BUFFER
+    ),
+    "node ends after 2 s > node blocks": chain(
+        (node("ends-after-2-s"), "cut_by_duration"), (node("blocks-of-512"), SIZE), STREAMS, cause="duration_limit"
+    ),
     "node ends after 2 s > nginx": chain(
         (node("ends-after-2-s"), "cut_by_duration"), (nginx(), FINE), STREAMS, cause="duration_limit"
     ),
@@ -543,6 +581,12 @@ MISTAKES: Mapping[str, Mistake] = {
 }
 
 LAB: Mapping[str, Case] = {
+    **{
+        f"lab none, {1000 / interval_ms:.0f} tokens a second: the chat": Case(
+            (lab("none", 150, interval_ms),), (FINE, FINE), endpoint=CHAT
+        )
+        for interval_ms in (3, 5, 8, 10, 12)
+    },
     **{name: case for fault, mistake in MISTAKES.items() for name, case in mistake.cases(fault).items()},
     "nginx > lab unstreamed_upstream: the chat": Case(
         (nginx(), lab("unstreamed_upstream")), (HELD, FINE, FINE), "late_upstream_reader", endpoint=CHAT

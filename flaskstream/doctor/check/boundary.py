@@ -6,6 +6,7 @@ enough was seen, so that a layer which waits for the end shows what it kept, and
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any, Callable, Iterator
 
@@ -127,12 +128,28 @@ class Source(Boundary):
         phase: returns where the request is: `view`, `hooks` or `serve`.
         pieces: after so many it ends.
         seconds: the same for time.
+        coding: the `Content-Encoding` that the view itself says.
+        modules: how many were imported when the request came.
+
+    Attributes:
+        taken: its pieces so far.
     """
 
     def __init__(
-        self, log: Log, number: int, body: Any, is_guarded: bool, phase: Callable[[], str], pieces: int, seconds: float
+        self,
+        log: Log,
+        number: int,
+        body: Any,
+        is_guarded: bool,
+        phase: Callable[[], str],
+        pieces: int,
+        seconds: float,
+        coding: str,
+        modules: int,
     ) -> None:
-        super().__init__(log, number, body, Content())
+        super().__init__(log, number, body, Content(coding))
+        self.taken: list[bytes] = []
+        self._modules = modules
         self.is_guarded = is_guarded
         self._phase = phase
         self._left = pieces
@@ -148,7 +165,11 @@ class Source(Boundary):
             self._log.say("enough", boundary=self.number)
             raise StopIteration
         self._left -= 1
-        return super().__next__()
+        piece = super().__next__()
+        if not self.taken:
+            self._log.say("first_piece", imported=len(sys.modules) > self._modules)
+        self.taken.append(piece.encode() if isinstance(piece, str) else bytes(piece))
+        return piece
 
     def _tell_reader(self) -> None:
         place, through = caller()

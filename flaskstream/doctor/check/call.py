@@ -72,6 +72,7 @@ def run_request(app: Probe, stage: Stage, question: Question, codings: str | Non
         stage.log.say("raised", error=text, fatal=is_fatal, at=place_of_error(error))
     finally:
         stage.close_what_is_open()
+        stage.tell_made_before()
         stage.log.say("over")
 
 

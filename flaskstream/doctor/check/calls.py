@@ -13,7 +13,7 @@ from typing import Any, Iterator
 
 from flaskstream.doctor.check.log import Log
 from flaskstream.doctor.check.observation import STREAM_TYPES
-from flaskstream.doctor.check.places import KIT, Place, caller, frames_from, kind_of
+from flaskstream.doctor.check.places import KIT, OWN, Place, caller, frames_from, kind_of
 
 
 @contextlib.contextmanager
@@ -56,22 +56,43 @@ def _watched_loop(original: Any, log: Log) -> Any:
     return run
 
 
-def _watched_send(original: Any, log: Log) -> Any:
-    def send(self: Any, request: Any, **kwargs: Any) -> Any:
-        response = original(self, request, **kwargs)
-        log.say("asked_upstream")
-        content_type = response.headers.get("Content-Type", "").split(";")[0].strip()
-        if not kwargs.get("stream") and content_type in STREAM_TYPES:
-            log.say("unstreamed_upstream", place=caller(_NOT_THE_CALLER)[0] or caller()[0], type=content_type)
-        return response
+def _watched_client(library: str, without: str) -> Any:
+    """Return a watch of a client's `send`, which reads the whole body unless it is told `stream=True`."""
 
-    return send
+    def watch(original: Any, log: Log) -> Any:
+        def send(self: Any, request: Any, **kwargs: Any) -> Any:
+            response = original(self, request, **kwargs)
+            log.say("asked_upstream", library=library)
+            content_type = _content_type(response.headers)
+            if not kwargs.get("stream") and content_type in STREAM_TYPES:
+                _say_unstreamed(log, library, without, content_type)
+            return response
+
+        return send
+
+    return watch
+
+
+def _watched_http_client(original: Any, log: Log) -> Any:
+    def read(self: Any, amt: int | None = None) -> Any:
+        content_type = _content_type(self.headers or {})
+        is_whole = (amt is None or amt < 0) and content_type in STREAM_TYPES
+        if is_whole and kind_of(sys._getframe(1).f_code.co_filename) == OWN:  # of a library it is told by its own name
+            _say_unstreamed(log, "http.client", "read() has no number of bytes", content_type)
+        return original(self, amt)
+
+    return read
+
+
+def _say_unstreamed(log: Log, library: str, without: str, content_type: str) -> None:
+    place = caller(_NOT_THE_CALLER)[0] or caller()[0]
+    log.say("unstreamed_upstream", place=place, type=content_type, library=library, without=without)
 
 
 def _watched_reader(original: Any, log: Log) -> Any:
     def iter_content(self: Any, chunk_size: int | None = 1, *args: Any, **kwargs: Any) -> Any:
         names = [frame.f_code.co_name for frame in _within_requests(sys._getframe(1))]
-        content_type = self.headers.get("Content-Type", "").split(";")[0].strip()
+        content_type = _content_type(self.headers)
         if content_type in STREAM_TYPES and "send" not in names:  # that is told as what has no stream=True
             way = next((way for way in ("content", "iter_lines") if way in names), "iter_content")
             place = caller(_NOT_THE_CALLER)[0]
@@ -79,6 +100,10 @@ def _watched_reader(original: Any, log: Log) -> Any:
         return original(self, chunk_size, *args, **kwargs)
 
     return iter_content
+
+
+def _content_type(headers: Any) -> str:
+    return str(headers.get("Content-Type", "")).split(";")[0].strip()
 
 
 def _within_requests(frame: FrameType) -> Iterator[FrameType]:
@@ -96,7 +121,9 @@ def _framing_of(headers: Any) -> str:
 
 _WATCHED = (
     ("asyncio", "run", _watched_loop),
-    ("requests", "Session.send", _watched_send),
+    ("http.client", "HTTPResponse.read", _watched_http_client),
+    ("httpx", "Client.send", _watched_client("httpx", "it is not asked with stream()")),
+    ("requests", "Session.send", _watched_client("requests", "there is no stream=True")),
     ("requests", "Response.iter_content", _watched_reader),
 )
 """Module, name in it, and what is put there."""

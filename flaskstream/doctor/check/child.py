@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flaskstream.doctor.check.boundary import place_of_error
 from flaskstream.doctor.check.imports import ImportWatch
+from flaskstream.doctor.check.load_limit import LoadLimit
 from flaskstream.doctor.check.log import Log
 from flaskstream.doctor.check.places import KIT, OWN, STDLIB, Place, frames_from, kind_of, place_of_frame
 from flaskstream.doctor.check.question import BROWSER_CODINGS, Question
@@ -47,13 +48,16 @@ def _check(question: Question, log: Log) -> None:
     if app is None:
         return
     from flaskstream.doctor.check.flask_app import watch_flask
-    from flaskstream.doctor.check.layers import put_probes
+    from flaskstream.doctor.check.layers import is_factory, put_probes
     from flaskstream.doctor.check.reading import try_readers
     from flaskstream.doctor.check.stage import Stage
     from flaskstream.doctor.check.static import look_at_app, look_at_view
 
     if question.reads_from:
         try_readers(question.reads_from, log)
+    if is_factory(app):
+        log.say("factory", name=app.__name__)
+        return
     stage = Stage(log, question.pieces, question.seconds)
     probe, apps = put_probes(app, stage)
     for flask in apps:
@@ -75,10 +79,12 @@ def _load(question: Question, log: Log) -> Any:
     watch = ImportWatch()
     watch.start()
     app = None
+    limit = LoadLimit(question.load_seconds, log)
     try:
         app = load(question, log)
     except BaseException as error:  # SystemExit too: so gunicorn gives up
         log.say("not_loaded", error=f"{type(error).__name__}: {error}", at=place_of_error(error))
+    limit.lift()
     watch.stop()
     look_at_tls(log, watch, app is not None)
     look_at_modules(log, watch)

@@ -67,12 +67,15 @@ FINDINGS: Mapping[str, Row] = {
     "hook_compresses": Row(HOLDS, "compression", _NO_COMPRESSOR),
     "hook_holds": Row(HOLDS, "body_reading_hook", _PASS_ON),
     "response_joins": Row(HOLDS, "joined_body", "a response class of yours that encodes each piece as it comes"),
+    "view_compresses": Row(HOLDS, "compression", "flush after each piece (Z_SYNC_FLUSH), or leave it to a proxy"),
     "middleware_compresses": Row(HOLDS, "compression", _NO_COMPRESSOR),
     "middleware_joins": Row(HOLDS, "joined_body", "return the iterable itself, or " + _PASS_ON),
     "middleware_holds": Row(HOLDS, "whole_body_filter", _PASS_ON),
     "one_piece_late": Row(HOLDS, "whole_body_filter", "hand a piece on before the next one is asked for"),
     "unstreamed_upstream": Row(
-        HOLDS, "late_upstream_reader", "requests.post(..., stream=True), read as it comes; or flaskstream.Upstream"
+        HOLDS,
+        "late_upstream_reader",
+        "ask it as a stream (requests.post(..., stream=True)), read as it comes; or flaskstream.Upstream",
     ),
     "upstream_read_late": Row(
         HOLDS, "late_upstream_reader", "flaskstream.Upstream, which hands over what is there, however it is framed"

@@ -7,13 +7,11 @@ import inspect
 from typing import Any, Callable
 
 from flaskstream.doctor.check.boundary import Boundary, place_of_error
+from flaskstream.doctor.check.made_before import as_line, count_in_list
 from flaskstream.doctor.check.observation import STREAM_TYPES
 from flaskstream.doctor.check.places import OWN, Place, kind_of, place_of
 from flaskstream.doctor.check.stage import HOOKS, SERVE, VIEW, Stage
 from flaskstream.doctor.check.view_profile import Generator, ViewProfile
-
-_EVENT_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
-"""How the first line of an event stream begins."""
 
 
 def watch_flask(app: Any, stage: Stage) -> None:
@@ -42,7 +40,7 @@ class _Watch:
         if isinstance(response.response, Boundary):
             return response
         is_guarded = any(base.__name__ == "StreamResponse" and _is_of_kit(base) for base in type(response).__mro__)
-        is_file = bool(response.direct_passthrough)
+        is_file = _is_file(response)
         is_streamed = bool(response.is_streamed) and not is_file
         joined = None if is_streamed or is_file else self._joined(response)
         self._stage.log.say(
@@ -54,10 +52,12 @@ class _Watch:
             file=is_file,
             mimetype=response.mimetype,
             whole_stream=not is_streamed and not is_file and _is_whole_stream(response),
-            joined=joined and _as_line(joined),
+            joined=joined and as_line(joined),
+            in_a_list=count_in_list(response.response) if is_streamed else 0,
         )
         if is_streamed:
-            response.response = self._stage.make_source(response.response, is_guarded)
+            coding = response.headers.get("Content-Encoding", "")
+            response.response = self._stage.make_source(response.response, is_guarded, coding, self._profile.generators)
         return response
 
     def handle_exception(self, original: Callable[..., Any], error: Exception, *args: Any, **kwargs: Any) -> Any:
@@ -107,12 +107,22 @@ class _Watch:
         place, name = place_of(function), getattr(function, "__qualname__", repr(function))
         name = name.replace("<locals>.", "")
         coding = response.headers.get("Content-Encoding", "")
-        streamed = bool(response.is_streamed) and not response.direct_passthrough
+        streamed = bool(response.is_streamed) and not _is_file(response)
         self._stage.log.say(
             "hook", name=name, place=place, streamed=streamed, coding=coding if coding != coding_before else ""
         )
         if streamed and self._stage.source is not None:
             response.response = self._stage.make_boundary(response.response, "hook", name, place, coding)
+
+
+def _is_file(response: Any) -> bool:
+    """Tell whether the server may send it as a file. An iterator may be passed through, too, as it is."""
+    body = response.response
+    return bool(response.direct_passthrough) and (hasattr(body, "read") or _is_of_werkzeug(type(body)))
+
+
+def _is_of_werkzeug(kind: type) -> bool:
+    return kind.__module__.split(".")[0] == "werkzeug"
 
 
 def _is_of_kit(kind: type) -> bool:
@@ -124,16 +134,6 @@ def _endpoint() -> str | None:
     from flask import has_request_context, request
 
     return request.endpoint if has_request_context() else None
-
-
-def _as_line(joined: Generator) -> dict[str, Any]:
-    return {
-        "place": joined.place,
-        "taken_at": joined.taken_at,
-        "pieces": joined.pieces,
-        "ms": joined.seconds * 1000,
-        "events": joined.data.startswith(_EVENT_FIELDS),
-    }
 
 
 def _whole(response: Any) -> bytes:

@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass
 
 from flaskstream.doctor.check.findings import HOLDS, SEVERITIES, Finding, count
-from flaskstream.doctor.check.observation import Observation, Run, as_place
+from flaskstream.doctor.check.observation import Line, Observation, Run, as_place
 from flaskstream.doctor.check.rules_body import BODY_RULES
 from flaskstream.doctor.check.rules_process import PROCESS_RULES
 from flaskstream.doctor.check.rules_reading import READING_RULES
@@ -15,6 +15,9 @@ from flaskstream.doctor.exit_codes import EXIT_CANNOT_TELL, EXIT_HELD, EXIT_STRE
 STREAMS, HELD, CANNOT_TELL = "streams", "held", "cannot_tell"
 
 RULES = (*BODY_RULES, *READING_RULES, *PROCESS_RULES)
+
+LONG_WAIT_MS, AT_ONCE_RATIO = 500, 50
+"""Pieces that follow in a fiftieth of so long a wait for the first one may have been there together."""
 
 EXIT_CODES = {STREAMS: EXIT_STREAMS, HELD: EXIT_HELD, CANNOT_TELL: EXIT_CANNOT_TELL}
 
@@ -52,7 +55,9 @@ def judge(seen: Observation) -> Verdict:
     unknown = why_unknown(seen)
     if unknown:
         return Verdict(CANNOT_TELL, f"Cannot tell: {unknown}.", findings)
-    return Verdict(STREAMS, "Streams: each piece leaves this process before the next one is made.", findings)
+    return Verdict(
+        STREAMS, "Streams: each piece leaves this process before the view is asked for the next one.", findings
+    )
 
 
 def _is_other_answer(run: Run | None) -> bool:
@@ -89,7 +94,19 @@ def why_unknown(seen: Observation) -> str:
         return _why_refused(run)
     if run.source is None:
         return _why_no_stream(seen, run)
-    return "" if pieces > 1 else f"the view gave {count(pieces, 'piece')}, and two are needed"
+    if pieces < 2:
+        return f"the view gave {count(pieces, 'piece')}, and two are needed"
+    return _why_at_once(run)
+
+
+def _why_at_once(run: Run) -> str:
+    """Return why the pieces may all have been made before the first one left; empty: they were not."""
+    if run.waited_ms < LONG_WAIT_MS or run.rest_ms > run.waited_ms / AT_ONCE_RATIO:
+        return ""
+    return (
+        f"the first piece took {run.waited_ms:.0f} ms, and then all came within {max(run.rest_ms, 1):.0f} ms: were they"
+        " made before the first one left? (a source that takes its time would tell)"
+    )
 
 
 def _why_ended(seen: Observation) -> str:
@@ -116,11 +133,25 @@ def _why_no_run(seen: Observation) -> str:
         last = [line.strip() for line in seen.one("child").get("stderr", "").splitlines() if line.strip()]
         is_silent = failed["error"].startswith("SystemExit") and last
         return f"the app cannot be loaded: {last[-1] if is_silent else failed['error']}"
+    if seen.one("loading"):
+        return _why_not_loaded(seen.one("loading"))
     if seen.one("child").get("killed"):
         return "the app did not load in time"
+    if seen.one("factory"):
+        name = seen.one("factory")["name"]
+        return f"{name} is no app but a factory: write {name}() after the colon, with its arguments if it needs any"
     if not seen.one("found"):
         return f"the check itself failed: {seen.one('crashed').get('error') or seen.one('child').get('stderr')}"
     return "no PATH was given, so no view was run"
+
+
+def _why_not_loaded(loading: Line) -> str:
+    """Return where an app is that loads for too long."""
+    where = as_place(loading["at"])
+    told = f"the app did not load in {loading['seconds']:g} s{f': it is at {where}' if where else ''}"
+    if loading["serves"]:
+        return f"{told}, where it serves itself: that belongs under if __name__ == '__main__'"
+    return f"{told} (--load-seconds gives it longer)"
 
 
 def _why_refused(run: Run) -> str:

@@ -7,6 +7,7 @@ to a Flask app gets a `Probe` in its place, which is called instead and hands on
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 from typing import Any, Callable, Iterator, NamedTuple
 
@@ -51,6 +52,17 @@ def put_probes(outermost: Any, stage: Stage) -> tuple[Probe, list[Any]]:
     for slot in finder.slots:
         slot.put(Probe(slot.value, stage, name_of(slot.value)))
     return Probe(outermost, stage, name_of(outermost)), finder.apps
+
+
+def is_factory(value: Any) -> bool:
+    """Tell whether this function makes an app and is none: it can do without the two arguments of a WSGI app."""
+    if not inspect.isfunction(value):
+        return False
+    parameters = inspect.signature(value).parameters.values()
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return False
+    placed = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return len(placed) < 2 or all(one.default is not one.empty for one in placed)
 
 
 def name_of(layer: Any) -> str:

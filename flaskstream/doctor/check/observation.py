@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Mapping, Sequence
 
 from flaskstream.doctor.check.places import Place
@@ -109,6 +110,26 @@ class Run:
     def is_read_whole(self) -> bool:
         """It was read to its end by then."""
         return any(line["kind"] in ("end", "enough") for line in self._early)
+
+    @property
+    def waited_ms(self) -> float:
+        """How long its first piece was waited for, since the request came; 0: nothing came, or it had to import."""
+        first = next(iter(self.all("first_piece")), None)
+        return 0.0 if first is None or first["imported"] else float(first["ms"] - self.lines[0]["ms"])
+
+    @property
+    def rest_ms(self) -> float:
+        """How long all pieces after the first one took."""
+        number = self.source.number if self.source else None
+        at = [line["ms"] for line in self.lines if line["kind"] == "piece" and line.get("boundary") == number]
+        return float(at[-1] - at[0]) if at else 0.0
+
+    @property
+    def most_empty(self) -> int:
+        """The most pieces in a row that the view gave without any content in them: its compressor kept that."""
+        number = self.source.number if self.source else None
+        own = [line["bytes"] > 0 for line in self.lines if line["kind"] == "piece" and line.get("boundary") == number]
+        return max((len(list(group)) for is_full, group in groupby(own) if not is_full), default=0)
 
     @property
     def _early(self) -> list[Line]:

@@ -17,9 +17,6 @@ from flaskstream.doctor.check.question import Question
 
 Lines = List[Dict[str, Any]]
 
-LOAD_SECONDS = 60.0
-"""How long an app may take to load: a large one, on a machine that is busy with others."""
-
 DYING_SECONDS = 3.0
 """How much later than the child itself would give up it is taken for dead: a view may let nothing else run in it."""
 
@@ -29,7 +26,7 @@ LOOK_SECONDS = 0.2
 ERROR_BYTES = 2000
 """How much of the end of the child's stderr is kept."""
 
-_LAST = (b'{"kind": "done"', b'{"kind": "crashed"')
+_LAST = (b'{"kind": "done"', b'{"kind": "crashed"', b'{"kind": "loading"')
 """How the last line begins."""
 
 _RUN = b'{"kind": "run"'
@@ -48,7 +45,7 @@ child.main({descriptor})
 """
 
 
-def observe(question: Question, load_seconds: float = LOAD_SECONDS) -> Lines:
+def observe(question: Question) -> Lines:
     """Return what a fresh child wrote down, in its order, and a last line `child`.
 
     That says whether it was killed, what it wrote to stderr, and its return code where it ended without having said so
@@ -58,8 +55,7 @@ def observe(question: Question, load_seconds: float = LOAD_SECONDS) -> Lines:
     the app starts is ended with it; what interrupts this, such as Ctrl-C, reaches it as SIGINT.
 
     Args:
-        question: what it is asked.
-        load_seconds: it is killed when it has not loaded the app by then.
+        question: what it is asked. Who has not loaded the app in time, and has not said so, is killed.
     """
     ours, theirs = os.pipe()
     with open(ours, "rb", 0) as pipe, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
@@ -76,7 +72,7 @@ def observe(question: Question, load_seconds: float = LOAD_SECONDS) -> Lines:
             os.close(theirs)
             _ask(process, question)
             run_seconds = question.seconds + PATIENCE_SECONDS + DYING_SECONDS
-            text, is_whole = _read(pipe, process, load_seconds, run_seconds)
+            text, is_whole = _read(pipe, process, question.load_seconds + DYING_SECONDS, run_seconds)
             code_of_end = _wait(process) if is_whole and not _is_said(text) else None
         except BaseException:  # a signal, whatever the command makes of it
             _signal(process, signal.SIGINT)

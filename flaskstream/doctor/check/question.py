@@ -39,6 +39,7 @@ class Question:
         body: of the request.
         pieces: after so many the view's iterator is not asked for more.
         seconds: the same for time.
+        load_seconds: how long the app may take to load.
         reads_from: the URL of a `PacedUpstream`, at which the HTTP client library is tried; empty: it is not.
 
     Raises:
@@ -54,6 +55,7 @@ class Question:
     body: bytes = b""
     pieces: int = 12
     seconds: float = 10.0
+    load_seconds: float = 30.0
     reads_from: str = ""
 
     def __post_init__(self) -> None:
@@ -70,6 +72,8 @@ class Question:
             raise InvalidSetting(f"the pieces: expected 4 to 1000, got {self.pieces}")
         if not 0.1 <= self.seconds <= 600:
             raise InvalidSetting(f"the seconds: expected 0.1 to 600, got {self.seconds:g}")
+        if not 0.1 <= self.load_seconds <= 3600:
+            raise InvalidSetting(f"the seconds to load: expected 0.1 to 3600, got {self.load_seconds:g}")
 
     @property
     def codings(self) -> str | None:

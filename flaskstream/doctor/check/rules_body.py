@@ -59,16 +59,9 @@ def _joined(seen: Observation) -> Iterator[Finding]:
     for line in of_run(seen, "made"):
         joined = line["joined"]
         if joined:
-            taken, generator = as_place(joined["taken_at"]), as_place(joined["place"])
-            name = generator.function if generator else ""
-            what = "a generator expression" if name.startswith("<") else f"its generator {name}"
-            runs = f"The view runs {what} to the end, {count(joined['pieces'], 'piece')}, and returns one body"
-            if _is_meant_to_stream(line):
-                sentence = f"{runs}: the first piece leaves with the last."
-                yield found("body_joined_in_view", sentence, taken, generator)
-            else:
-                sentence = f"{runs}. It took {joined['ms']:.1f} ms, and nothing in it looks like a stream."
-                yield found("page_joined_in_view", sentence, taken, generator)
+            pieces = count(joined["pieces"], "piece")
+            runs = f"The view runs {_generator_name(joined)} to the end, {pieces}, and returns one body"
+            yield _joined_as(joined, line["mimetype"], runs, "the first piece leaves with the last")
         elif line["whole_stream"]:
             yield found(
                 "stream_whole_from_start",
@@ -77,17 +70,55 @@ def _joined(seen: Observation) -> Iterator[Finding]:
             )
 
 
-def _is_meant_to_stream(line: Line) -> bool:
+def _joined_as(joined: Line, mimetype: str, runs: str, therefore: str) -> Finding:
+    """Return the finding on a generator that had ended too soon: of a stream, or of a page."""
+    places = as_place(joined["taken_at"]), as_place(joined["place"])
+    if _is_meant_to_stream(joined, mimetype):
+        return found("body_joined_in_view", f"{runs}: {therefore}.", *places)
+    sentence = f"{runs}. It took {joined['ms']:.1f} ms, and nothing in it looks like a stream."
+    return found("page_joined_in_view", sentence, *places)
+
+
+def _generator_name(joined: Line) -> str:
+    generator = as_place(joined["place"])
+    name = generator.function if generator else ""
+    return "a generator expression" if name.startswith("<") else f"its generator {name}"
+
+
+def _made_before(seen: Observation) -> Iterator[Finding]:
+    """What was all there when the view returned, and is handed out by an iterator."""
+    made = seen.run.made if seen.run else {}
+    for joined in of_run(seen, "made_before") if seen.run and not _is_read_early(seen.run) else ():
+        taken = f"{count(joined['pieces'], 'piece')} from {_generator_name(joined)}"
+        runs = f"The view takes {taken} before it returns an iterator over them"
+        yield _joined_as(joined, made.get("mimetype", ""), runs, "none leaves before the last one is made")
+        return
+    if made.get("in_a_list", 0) > 1 and made["mimetype"] in STREAM_TYPES:
+        sentence = f"The view returns an iterator over a list of {made['in_a_list']} pieces: all of them are made."
+        yield found("stream_whole_from_start", sentence, as_place(made["view"]))
+
+
+def _view_compresses(seen: Observation) -> Iterator[Finding]:
+    run = seen.run
+    if run is None or run.source is None or not run.source.coding or run.most_empty < WAITING_PIECES:
+        return
+    sentence = (
+        f"The view compresses ({run.source.coding}) and gives up to {count(run.most_empty, 'piece')} in a row with"
+        " nothing of the content in them."
+    )
+    yield found("view_compresses", sentence, run.view)
+
+
+def _is_meant_to_stream(joined: Line, mimetype: str) -> bool:
     """Tell a stream that was joined from a page that was made so: by its type, its content, or its time."""
-    joined = line["joined"]
-    return line["mimetype"] in STREAM_TYPES or joined["events"] or joined["ms"] >= WORTH_STREAMING_MS
+    return mimetype in STREAM_TYPES or joined["events"] or joined["ms"] >= WORTH_STREAMING_MS
 
 
 def _unstreamed_upstream(seen: Observation) -> Iterator[Finding]:
     for line in of_run(seen, "unstreamed_upstream"):
         yield found(
             "unstreamed_upstream",
-            f"requests reads a whole {line['type']} of the upstream before it returns: there is no stream=True.",
+            f"{line['library']} reads a whole {line['type']} of the upstream before it returns: {line['without']}.",
             as_place(line["place"]),
         )
 
@@ -168,5 +199,14 @@ def _guarded(seen: Observation) -> Iterator[Finding]:
             yield found("guarded", f"{what}; @event_stream gives it an empty one, and nothing is held.", place)
 
 
-BODY_RULES = (_read_early, _joined, _unstreamed_upstream, _layers_hold, _drops_close, _guarded)
+BODY_RULES = (
+    _read_early,
+    _joined,
+    _made_before,
+    _view_compresses,
+    _unstreamed_upstream,
+    _layers_hold,
+    _drops_close,
+    _guarded,
+)
 """All of them; adding one is a function, an entry here, and a row of `FINDINGS`."""

@@ -43,9 +43,14 @@ def _late(seen: Observation) -> Iterator[Finding]:
         if any(other == way for other, _ in late)
     )
     yield found(
-        "library_holds" if of_run(seen, "asked_upstream") else "library_would_hold",
+        "library_holds" if _has_asked(seen) else "library_would_hold",
         f"The HTTP client library waits for more before it hands over what it has: {ways}. It is {library(seen)}.",
     )
+
+
+def _has_asked(seen: Observation) -> bool:
+    """Tell whether the view has asked an upstream, with the library that was tried."""
+    return any(line["library"] == "requests" for line in of_run(seen, "asked_upstream"))
 
 
 def _read_late(seen: Observation) -> Iterator[Finding]:

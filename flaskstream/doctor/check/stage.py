@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+import sys
+from typing import Any, Callable, Sequence
 
 from flaskstream.doctor.check.boundary import Boundary, Content, SizedBoundary, Source
 from flaskstream.doctor.check.log import Log
+from flaskstream.doctor.check.made_before import as_line, generator_behind
 from flaskstream.doctor.check.places import Place
+from flaskstream.doctor.check.view_profile import Generator
 
 VIEW, HOOKS, SERVE = "view", "hooks", "serve"
 
@@ -26,21 +29,48 @@ class Stage:
         self.source: Source | None = None
         self._pieces = pieces
         self._seconds = seconds
+        self._ran: Sequence[Generator] = ()
+        self._modules = 0
         self._boundaries: list[Boundary] = []
         self._count = 0
 
     def begin(self, codings: str | None) -> None:
         """Begin a run, whose request offers these codings."""
         self.phase, self.source, self._boundaries, self._count = SERVE, None, [], 0
+        self._modules = len(sys.modules)
         self.log.say("run", codings=codings)
 
-    def make_source(self, body: Any, is_guarded: bool) -> Source:
-        """Return the boundary around what the view made."""
+    def make_source(self, body: Any, is_guarded: bool, coding: str, ran: Sequence[Generator]) -> Source:
+        """Return the boundary around what the view made.
+
+        Args:
+            body: that.
+            is_guarded: see `Source`.
+            coding: see `Source`.
+            ran: the generators that the view has run to make it.
+        """
         number = self._number()
-        self.source = Source(self.log, number, body, is_guarded, lambda: self.phase, self._pieces, self._seconds)
+        self.source = Source(
+            self.log,
+            number,
+            body,
+            is_guarded,
+            lambda: self.phase,
+            self._pieces,
+            self._seconds,
+            coding,
+            self._modules,
+        )
+        self._ran = ran
         self._boundaries.append(self.source)
-        self.log.say("layer", boundary=number, of="view", name="", place=None, guarded=is_guarded)
+        self.log.say("layer", boundary=number, of="view", name="", place=None, guarded=is_guarded, coding=coding)
         return self.source
+
+    def tell_made_before(self) -> None:
+        """Write down which generator had made all that was taken before the view returned, if there is one."""
+        made = self.source and generator_behind(self.source.taken, self._ran)
+        if made:
+            self.log.say("made_before", **as_line(made))
 
     def make_boundary(self, body: Any, of: str, name: str, place: Place | None, coding: str) -> Boundary:
         """Return a boundary around what a layer made of the body."""

@@ -21,6 +21,12 @@ READERS = frozenset(
 ASKS_FIRST = frozenset({"is_streamed", "is_sequence", "direct_passthrough"})
 """Attributes that a hook looks at which leaves streams alone."""
 
+_DECORATED = "streaming_view"
+"""The function that `@event_stream` puts around a view."""
+
+_OWN_STREAMS = frozenset({"chat", "probe", "faithful"})
+"""The views of the kit that stream; its others are pages, scripts and figures."""
+
 _CATCH_ALL = frozenset({"BaseException", "GeneratorExit"})
 
 
@@ -70,7 +76,7 @@ def _why_it_streams(view: Any) -> str:
     names = {name.id for name in ast.walk(tree) if isinstance(name, ast.Name)} if tree else set()
     strings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} if tree else set()
     reasons = {
-        "event_stream": view is not inner and _is_wrapped_by_the_kit(view),
+        "event_stream": _is_stream_of_the_kit(view, inner),
         "stream_with_context": "stream_with_context" in names,
         "text/event-stream": any(isinstance(text, str) and "text/event-stream" in text for text in strings),
         "it has a generator in it": tree is not None and any(isinstance(node, ast.Yield) for node in ast.walk(tree)),
@@ -78,9 +84,21 @@ def _why_it_streams(view: Any) -> str:
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def _is_wrapped_by_the_kit(view: Any) -> bool:
-    code = getattr(view, "__code__", None)
-    return code is not None and kind_of(code.co_filename) == KIT
+def _is_stream_of_the_kit(view: Any, inner: Any) -> bool:
+    """Tell whether a view goes through `@event_stream`, or is one of the kit's own that stream."""
+    if _name_in_the_kit(inner) in _OWN_STREAMS:
+        return True
+    while view is not inner:
+        if _name_in_the_kit(view) == _DECORATED:
+            return True
+        view = view.__wrapped__
+    return False
+
+
+def _name_in_the_kit(function: Any) -> str:
+    """Return the name that a function has in the kit's code; empty: it is not written there."""
+    code = getattr(function, "__code__", None)
+    return code.co_name if code is not None and kind_of(code.co_filename) == KIT else ""
 
 
 def _reads(function: Any) -> list[tuple[str, Place]]:
