@@ -26,7 +26,7 @@ httpx = pytest.importorskip("httpx")
 pytest.importorskip("h2", reason="h2, HTTP/2 for httpx, is not installed")
 from http2_client import Answer, Http2Connection  # noqa: E402 - needs h2
 
-INTERVAL = 0.06  # seconds between two tokens
+INTERVAL = 0.15  # seconds between two tokens
 TOKENS = 12
 SPEAKING = f"tokens={TOKENS}&interval_ms={INTERVAL * 1000:.0f}"
 AT_ONCE = 1.0

@@ -29,7 +29,7 @@ from flaskstream.doctor.http2 import WINDOW_BYTES, Http2
 
 STREAM = 1
 EVENTS = [(":status", "200"), ("content-type", "text/event-stream")]
-INTERVAL = 0.05
+INTERVAL = 0.12
 TICKS = 8
 PROBE = f"/stream/probe?count={TICKS}&interval={INTERVAL * 1000:.0f}"
 

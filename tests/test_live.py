@@ -11,7 +11,7 @@ from flaskstream.errors import StoreUnavailable
 from flaskstream.interrupt import Bell
 from flaskstream.resume import ends
 from flaskstream.resume.ids import lost_id
-from flaskstream.resume.live import KEPT_BYTES, PATIENCE, UNRECORDED_BYTES, Live
+from flaskstream.resume.live import KEPT_BYTES, PATIENCE, ROOM_BYTES, ROOM_RECORDS, UNRECORDED_BYTES, Live
 from flaskstream.resume.streams import Streams
 from flaskstream.resume.wire import Delivery, RecordedWire, Unrecorded
 from flaskstream.sse import Decoder
@@ -182,3 +182,26 @@ def test_a_write_whose_answer_got_lost_is_no_failure():
     assert [type(record) for record in (*records, delivery.end)] == [Record, Record, Record]
     assert streams.is_resumable(begun.info)
     assert streams.info("a" * 32).state == DONE
+
+
+def test_without_a_store_its_producer_waits_for_the_first_reader(live):
+    live.give_up_recording()
+    for _ in range(ROOM_RECORDS):
+        live.add(b"x")
+    assert live.is_far_ahead
+    live.after(1)
+    assert not live.is_far_ahead
+    live.add(b"x" * ROOM_BYTES)
+    assert live.is_far_ahead
+    live.after(live.last)
+    assert not live.is_far_ahead
+
+
+def test_with_one_it_waits_for_the_store(live):
+    for _ in range(ROOM_RECORDS):
+        live.add(b"x")
+    assert live.is_far_ahead
+    write(live)
+    assert not live.is_far_ahead
+    live.add(b"x" * ROOM_BYTES)
+    assert live.is_far_ahead

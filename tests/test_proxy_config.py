@@ -47,7 +47,7 @@ from flaskstream.proxies import PROXIES, snippet_for
 
 PATIENCE = 10
 READ_TIMEOUT = 1  # seconds
-INTERVAL = 0.06
+INTERVAL = 0.15
 TICKS = 8
 UNMARKED = "header=X-Accel-Buffering:&header=Cache-Control:no-cache"
 PROBE = f"/stream/probe?{UNMARKED}&count={TICKS}&interval={INTERVAL * 1000:.0f}"

@@ -15,7 +15,7 @@ from servers import PATIENCE, SERVERS, happened_at, wait_until_happened
 from flaskstream.doctor.measure import Request, record
 from flaskstream.testing import open_stream
 
-INTERVAL = 0.06  # seconds between two ticks
+INTERVAL = 0.15  # seconds between two ticks
 COUNT = 10
 TICKS = f"?count={COUNT}&interval={INTERVAL}"
 

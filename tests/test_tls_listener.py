@@ -18,7 +18,7 @@ from servers import PATIENCE
 from flaskstream.doctor.measure import Request, record
 from flaskstream.lab.processes import ModelProcess
 
-INTERVAL = 0.06  # seconds between two tokens
+INTERVAL = 0.15  # seconds between two tokens
 TOKENS = 12
 SCRIPT = f"tokens={TOKENS}&interval_ms={INTERVAL * 1000:.0f}"
 

@@ -67,18 +67,22 @@ class Live:
         self._lagging_for = 0.0  # seconds for which the store has been behind
         self._bells: set[Bell] = set()
         self._unwritten_bytes = 0
+        self._taken = 0  # the number of the last record that some reader has passed on
         self._room = Bell()
 
     # The producer
 
     @property
     def is_far_ahead(self) -> bool:
-        """Whether its producer has to wait for the store."""
-        behind = self.last - self._written
-        return self.is_resumable and (behind >= ROOM_RECORDS or self._unwritten_bytes >= ROOM_BYTES)
+        """Whether its producer has to wait: for the store, or, without one, for the first of its readers."""
+        if self.is_resumable:
+            return self.last - self._written >= ROOM_RECORDS or self._unwritten_bytes >= ROOM_BYTES
+        with self._lock:
+            waiting = self._records[max(0, self._taken - self._dropped) :]
+        return len(waiting) >= ROOM_RECORDS or sum(len(record.block) for record in waiting) >= ROOM_BYTES
 
     def wait_for_room(self, seconds: float) -> None:
-        """Wait until there is more in the store, or for so long."""
+        """Wait until more was written, or read, or for so long."""
         self._room.wait(seconds)
 
     def add(self, block: bytes) -> None:
@@ -215,6 +219,9 @@ class Live:
     def after(self, number: int) -> Sequence[Record] | None:
         """Return the records behind this one that a reader may have; `None`: some of them are only in the store."""
         with self._lock:
+            self._taken = max(self._taken, number)
+            if not self.is_resumable:
+                self._room.ring()
             if number < self._dropped:
                 return None
             shown = self._written if self.is_resumable else self.last
