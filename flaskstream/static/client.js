@@ -74,7 +74,7 @@ const LONGEST_TIMER = 2 ** 31 - 1; // a longer one fires at once
 const LONGEST_RETRY_AFTER = 300_000;
 const MOST_CHARACTERS = 2 ** 24; // of one event
 const NO_ANSWER =
-  "There is no answer yet. By HTTP/1.1 a browser opens six connections to one server: are streams open in other tabs?";
+  "No answer yet. A browser opens six connections to one server: other tabs?";
 const DRAIN = 1000; // for the last bytes of a connection, so that the browser can use it again
 
 /**
@@ -208,6 +208,7 @@ class Stream {
   constructor(url, options) {
     this.#url = new URL(url, globalThis.document?.baseURI ?? globalThis.location?.href).href;
     this.#options = options;
+    if (options.lastEventId) this.location = this.#url; // it comes back
     // Not `randomUUID`, which a page without TLS does not have.
     this.#key = options.idempotencyKey ?? crypto.getRandomValues(new Uint32Array(4)).join("-");
     this.#decoder = new Decoder(options);
@@ -568,7 +569,7 @@ function placeOf(response, asked) {
   if (!said) return "";
   const base = response.url || asked;
   const { pathname, search } = new URL(said, base);
-  return new URL(pathname + search, base).href;
+  return new URL(base).origin + pathname + search; // and not resolved: "//host" would be another server
 }
 
 /**
@@ -577,7 +578,7 @@ function placeOf(response, asked) {
  * @returns {(cause?: unknown) => never}
  */
 function lost(code, mayHelp) {
-  const message = code === "truncated" ? "The connection broke before the end." : "The server cannot be reached.";
+  const message = code === "truncated" ? "The connection broke off." : "The server cannot be reached.";
   return (cause) => {
     throw new StreamError(code, message, { cause, isTransient: Boolean(mayHelp) });
   };
@@ -634,7 +635,8 @@ function watch(idle, die) {
   const tick = () => {
     if (pulse.isAwaited && ++pulse.quiet > 4) die();
   };
-  const pulse = { quiet: 0, isAwaited: false, timer: idle ? setInterval(tick, idle / 4) : undefined };
+  const timer = idle ? setInterval(tick, Math.min(idle / 4, LONGEST_TIMER)) : undefined;
+  const pulse = { quiet: 0, isAwaited: false, timer };
   return pulse;
 }
 

@@ -301,6 +301,13 @@ test("the Location is one of the server that was asked", async () => {
   }
 });
 
+test("nor is it another one where its path looks like a server", async () => {
+  const server = plays(answer([word(1)], { Location: "//elsewhere.example//evil.example/stolen" }), kept([DONE]));
+  const events = stream(URL, { ...QUESTION, ...server });
+  await read(events);
+  assert.equal(new globalThis.URL(events.location).host, "127.0.0.1");
+});
+
 // Ends
 
 test("stopped is an end, and an error of the server's is an error", async () => {
@@ -329,6 +336,12 @@ test("what the client did wrong is not tried again", async () => {
       assert.deepEqual([error.status, error.message, error.id, server.left.length], [status, "No.", "7", 0]);
     }
   }
+});
+
+test("a page that was loaded anew comes back through a server error", async () => {
+  const server = plays(failed(502, "upstream_refused"), kept([word(2), DONE]));
+  const events = stream(`http://127.0.0.1${PLACE}`, { ...server, lastEventId: `${EPOCH}-1`, minDelay: 1 });
+  assert.equal(textOf(await read(events)), "w2 [done]");
 });
 
 test("an error status of the upstream is final for a question, and tried again by who comes back", async () => {
