@@ -44,6 +44,7 @@ def create_blueprint(
     orphan_timeout: float = Terms.orphan_timeout,
     lease: float = Terms.lease,
     retention: Retention | None = None,
+    restart: str = Terms.restart,
     owner: Callable[[], Any] | None = None,
     name: str = "flaskstream",
     debug: bool | Collection[str] = False,
@@ -76,6 +77,8 @@ def create_blueprint(
         lease: seconds after which the readers of an answer are told that it is lost, when the process that produces it
             has died.
         retention: how much the store keeps.
+        restart: what a repeated request with the same key gets for an answer that was lost with its process: "error",
+            what was recorded of it and its error; "resume", a new answer, which is paid for again.
         owner: called in a request; returns whose it is, such as a user's id, or `None`. A stream is for its owner
             alone, and so is an `Idempotency-Key`.
         on_answer: called once with the `AnswerReport` of each answer in the store, in the process that produced it;
@@ -107,7 +110,7 @@ def create_blueprint(
     )
     guard = Guard(authorize, max_body_bytes)
     blueprint = GuardedBlueprint(_checked_name(name), __name__, guard)
-    streams = _streams(store, orphan_timeout, lease, retention, on_answer, options)
+    streams = _streams(store, orphan_timeout, lease, retention, restart, on_answer, options)
     if streams is None:
         _add_chat(blueprint, relay, "model" in asked_for, options)
     else:
@@ -181,12 +184,13 @@ def _streams(
     orphan_timeout: float,
     lease: float,
     retention: Retention | None,
+    restart: str,
     on_answer: OnAnswer | None,
     options: StreamOptions,
 ) -> Streams | None:
     check_seconds("orphan_timeout", orphan_timeout)
     check_seconds("lease", lease)
-    terms = Terms(lease, orphan_timeout, retention or Retention(), options.max_duration, options.max_streams)
+    terms = Terms(lease, orphan_timeout, retention or Retention(), options.max_duration, options.max_streams, restart)
     if store is None or store == "":
         return None
     check_function("on_answer", on_answer)

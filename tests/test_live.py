@@ -7,16 +7,17 @@ import time
 
 import pytest
 
-from flaskstream.errors import StoreUnavailable
+from flaskstream.errors import InvalidSetting, MaxDuration, StoreUnavailable
 from flaskstream.interrupt import Bell
 from flaskstream.resume import ends
 from flaskstream.resume.ids import lost_id
 from flaskstream.resume.live import KEPT_BYTES, PATIENCE, ROOM_BYTES, ROOM_RECORDS, UNRECORDED_BYTES, Live
 from flaskstream.resume.streams import Streams
+from flaskstream.resume.terms import Terms
 from flaskstream.resume.wire import Delivery, RecordedWire, Unrecorded
 from flaskstream.sse import Decoder
 from flaskstream.stores.memory import MemoryStore
-from flaskstream.stores.protocol import DONE, RUNNING, NewStream, Record, StreamInfo
+from flaskstream.stores.protocol import DONE, RUNNING, Batch, NewStream, Record, StreamInfo
 
 BEGUN = StreamInfo("a-stream", "0123456789abcdef0123", None, "", RUNNING, 0, True, False, 0.0)
 
@@ -205,3 +206,31 @@ def test_with_one_it_waits_for_the_store(live):
     assert not live.is_far_ahead
     live.add(b"x" * ROOM_BYTES)
     assert live.is_far_ahead
+
+
+@pytest.mark.parametrize("restart, is_new", [("error", False), ("resume", True)])
+def test_a_lost_answer_is_produced_anew_only_where_that_is_agreed(restart, is_new):
+    store = MemoryStore()
+    first = NewStream("a" * 32, "0" * 20, key="k", request="q")
+    info, _ = store.begin(first, 0.01)
+    store.append([Batch(info.stream_id, info.epoch, (Record(1, b"data: one\n\n"),))], 0.01)
+    time.sleep(0.02)
+    assert store.lose(info.stream_id, info.epoch, ends.lost(info.stream_id).block)
+    again = NewStream("b" * 32, "1" * 20, key="k", request="q")
+    begun = Streams(store, Terms(restart=restart)).begin(again, lambda: (said for said in ["two"]), is_named=True)
+    assert begun.is_new == is_new
+
+
+def test_an_answer_that_failed_otherwise_is_never_produced_anew():
+    store = MemoryStore()
+    store.begin(NewStream("a" * 32, "0" * 20, key="k", request="q"), 60)
+    end = ends.failed(MaxDuration("too long"), "a" * 32)
+    records = (Record(1, b"data: one\n\n"), Record(2, end.block))
+    store.append([Batch("a" * 32, "0" * 20, records, end.state)], 60)
+    again = NewStream("b" * 32, "1" * 20, key="k", request="q")
+    assert not Streams(store, Terms(restart="resume")).begin(again, lambda: iter(()), is_named=True).is_new
+
+
+def test_another_policy_is_refused():
+    with pytest.raises(InvalidSetting, match="restart: expected one of error, resume, got 'always'"):
+        Terms(restart="always")

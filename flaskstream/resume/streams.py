@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import Iterator
 
-from flaskstream.errors import StoreUnavailable
+from flaskstream.errors import ProducerLost, StoreUnavailable
 from flaskstream.resume import ends
 from flaskstream.resume.productions import LOOKS_IN_A_LEASE, OnAnswer, Productions, Source, said
 from flaskstream.resume.reader import Reader, lose
@@ -80,8 +80,7 @@ class Streams:
     def _begun(self, new: NewStream, is_named: bool) -> Begun:
         try:
             info, is_new = self._store.begin(new, self._terms.lease)
-            is_same = (info.owner, info.request) == (new.owner, new.request)
-            if not is_new and is_same and info.state == FAILED and info.last <= 1:
+            if not is_new and self._may_be_asked_again(info, new):
                 self._store.forget(info.stream_id, info.epoch)
                 info, is_new = self._store.begin(new, self._terms.lease)
             return Begun(info, is_new)
@@ -92,6 +91,18 @@ class Streams:
             STATS.count("unrecorded")
             info = StreamInfo(new.stream_id, new.epoch, new.owner, new.request, RUNNING, 0, True, False, 0.0)
             return Begun(info, is_new=True, is_kept=False)
+
+    def _may_be_asked_again(self, info: StreamInfo, new: NewStream) -> bool:
+        """Tell whether a stream that is there gives way: it said nothing, or was lost where that is agreed."""
+        is_same = (info.owner, info.request) == (new.owner, new.request)
+        if not is_same or info.state != FAILED:
+            return False
+        return info.last <= 1 or (self._terms.restart == "resume" and self._is_lost(info))
+
+    def _is_lost(self, info: StreamInfo) -> bool:
+        page = self._store.read(info.stream_id, info.last - 1, 1)
+        records = () if page is None else page.records
+        return bool(records) and ends.recorded_failure(records[0].block).code == ProducerLost.code
 
     def info(self, stream_id: str) -> StreamInfo | None:
         """Return what is known of a stream; `None`: nothing. Raises `StoreUnavailable`, unless it is produced here."""
