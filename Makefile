@@ -65,9 +65,10 @@ test-current: $(VENV)/.installed-test $(NODE)/.installed
 	$(RUN) $(VENV)/bin/python -m pytest $(AT_ONCE) $(ARGS)
 
 # The tests that drive other programs do so in one corner only, and are named here: they would find the same twice.
-ONCE = $(addprefix tests/test_,behind_http2.py bench_doctor.py bench_leaving.py bench_stores.py check_samples.py \
-	client_browser.py client_js.py client_page.py client_resume.py compare_page.py decoders.py doctor_hops.py doctor_http2.py http2.py many_machines.py \
-	proxy_config.py resume_browser.py sample_chat.py sdks.py soak.py tail_http2.py)
+ONCE = $(addprefix tests/test_,behind_http2.py bench_doctor.py bench_leaving.py bench_stores.py \
+	check_samples.py client_browser.py client_js.py client_page.py client_resume.py compare_page.py decoders.py \
+	doctor_hops.py doctor_http2.py http2.py many_machines.py proxy_config.py resume_browser.py sample_chat.py \
+	sdks.py soak.py tail_http2.py)
 
 test-oldest: $(NODE)/.installed
 ifeq ($(OLDEST_PYTHON),)

@@ -55,9 +55,8 @@ class Productions:
         self._evict_seconds = max(shortest, min(terms.retention.seconds / _EVICTIONS_IN_A_LIFE, longest))
         self._recorder = Recorder(store, terms.lease, on_refused=self._refused, on_written=self._forget)
         self._running: dict[str, Generation] = {}  # by epoch
-        self._lock: Any = original(
-            "_thread", "allocate_lock"
-        )()  # made before gevent may have patched; nothing waits in it
+        # Made before gevent may have patched: nothing may wait in it.
+        self._lock: Any = original("_thread", "allocate_lock")()
         self._cared_for_in: int | None = None  # a process
         self._bells: tuple[Bell, ...] = ()  # of that one
 
