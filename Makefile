@@ -62,7 +62,7 @@ test-install: setup.cfg pyproject.toml
 	rm -rf $(EMPTY) build
 
 test-current: $(VENV)/.installed-test $(NODE)/.installed
-	$(RUN) $(VENV)/bin/python -m pytest $(AT_ONCE) $(ARGS)
+	.ci/run-tests $(VENV) $(AT_ONCE) $(ARGS)
 
 # The tests that drive other programs do so in one corner only, and are named here: they would find the same twice.
 ONCE = $(addprefix tests/test_,behind_http2.py bench_doctor.py bench_leaving.py bench_stores.py \
@@ -76,7 +76,7 @@ ifeq ($(OLDEST_PYTHON),)
 else
 	$(MAKE) $(OLDEST)/.installed-test
 	@echo "SKIPPED in the oldest corner, for they ran in the other: $(ONCE)"
-	$(RUN) $(OLDEST)/bin/python -m pytest $(AT_ONCE) $(addprefix --ignore=,$(ONCE)) $(ARGS)
+	.ci/run-tests $(OLDEST) $(AT_ONCE) $(addprefix --ignore=,$(ONCE)) $(ARGS)
 endif
 
 doctor-table: $(VENV)/.installed-test $(NODE)/.installed

@@ -33,10 +33,13 @@ CALM_AFTER = 6 * CLIENTS
 OPTIONS = {"minDelay": 20, "maxDelay": 100, "maxRetries": 50}
 
 
+def two_workers(model: Any, folder: Any) -> Any:
+    return recorded_server(model.url, f"sqlite:{folder}/streams.db", workers=2, retry=20, lease=10.0)
+
+
 @pytest.fixture(scope="module")
 def server(model: Any, tmp_path_factory: Any) -> Iterator[Any]:
-    store = f"sqlite:{tmp_path_factory.mktemp('store')}/streams.db"
-    with recorded_server(model.url, store, workers=2, retry=20, lease=10.0) as process:
+    with two_workers(model, tmp_path_factory.mktemp("store")) as process:
         yield process
 
 
@@ -74,12 +77,13 @@ def test_answers_are_whole_and_paid_for_once_however_often_connections_break(ser
     assert any(one["asked"].count("POST") > 1 for one in told), "none was cut before its Location"
 
 
-def test_answers_survive_workers_that_are_replaced(server: Any, model: Any) -> None:
+def test_answers_survive_workers_that_are_replaced(model: Any, tmp_path: Any) -> None:
     said = scripts(4)
-    deploy = threading.Timer(0.6, os.kill, (server.pid, signal.SIGHUP))
-    deploy.start()
-    told = read(server.url, said)
-    deploy.join()
+    with two_workers(model, tmp_path) as server:
+        deploy = threading.Timer(0.6, os.kill, (server.pid, signal.SIGHUP))
+        deploy.start()
+        told = read(server.url, said)
+        deploy.join()
     for one, script_of_it in zip(told, said):
         is_the_whole_answer(one, script_of_it, model)
     assert all(one["attempts"] for one in told)
