@@ -16,9 +16,10 @@ from flaskstream.errors import InvalidSetting
 from flaskstream.guard import MAX_BODY_BYTES, Authorize, Guard, GuardedBlueprint, refusal
 from flaskstream.options import StreamOptions, check_function, check_seconds
 from flaskstream.probe.route import add_probe
+from flaskstream.readable import Turn
 from flaskstream.relay import Relay
 from flaskstream.relay.relay import Headers
-from flaskstream.response import respond, streaming
+from flaskstream.response import answer_without_stream, event_wire, respond
 from flaskstream.resume.delivery import Deliveries
 from flaskstream.resume.productions import OnAnswer
 from flaskstream.resume.routes import add_streams, recorded_chat
@@ -31,7 +32,7 @@ from flaskstream.stores.protocol import Retention, Store
 from flaskstream.tally import StreamReport
 from flaskstream.upstream import Upstream
 from flaskstream.whole_answer import whole_answer
-from flaskstream.wire import FaithfulWire
+from flaskstream.wire import Batch, FaithfulWire
 
 DEBUG_NAMES = ("model", "stats", "probe", "compare")
 """What `debug` can ask for: a client of `/chat` may choose the model; the routes `/stats`, `/probe` and `/compare`."""
@@ -170,13 +171,17 @@ def _checked_name(name: str) -> str:
 
 def _add_chat(blueprint: Blueprint, relay: Relay, may_choose_model: bool, options: StreamOptions) -> None:
     @blueprint.route("/chat", methods=["GET", "POST"])
-    @streaming(options)
     def chat() -> Any:
+        answered = answer_without_stream(options)
+        if answered is not None:
+            return answered
         try:
             payload = chat_payload(relay.upstream.model, may_choose_model)
         except ValueError as error:
             return refusal(400, "bad_request", str(error))
-        return _token_events(relay.tokens(payload))
+        carrier, turn = Carrier(keep_request=False), Turn()
+        batches = carrier.call_view(relay.batches, payload, turn)
+        return respond(_token_batches(batches), carrier, event_wire(options), options, turn=turn)
 
 
 def _streams(
@@ -207,6 +212,11 @@ def _add_recorded_chat(blueprint: Blueprint, relay: Relay, may_choose_model: boo
     add_streams(blueprint, deliveries)
 
 
+def _token_batches(batches: Iterator[list[str]]) -> Iterator[Batch | None]:
+    for tokens in batches:
+        yield Batch({"t": token} for token in tokens) if tokens else None
+
+
 def _token_events(tokens: Iterator[str]) -> Iterator[dict[str, str]]:
     for token in tokens:
         yield {"t": token}
@@ -230,9 +240,9 @@ def _add_faithful(blueprint: Blueprint, path: str, relay: Relay, options: Stream
             headers.clear()  # those of an answer that broke off, and was asked for again
             headers.update(told)
 
-        carrier = Carrier(keep_request=False)
-        blocks = carrier.call_view(relay.blocks, payload, take, own)
-        response = respond(blocks, carrier, FaithfulWire(relay.dialect, options.heartbeat_form), options)
+        carrier, turn = Carrier(keep_request=False), Turn()
+        blocks = carrier.call_view(relay.blocks, payload, take, own, turn)
+        response = respond(blocks, carrier, FaithfulWire(relay.dialect, options.heartbeat_form), options, turn=turn)
         for name, value in list(headers.items()):  # those of an upstream slower than the status grace come too late
             if response.status_code == 200 or name not in response.headers:  # an error brings its own
                 response.headers.add(name, value)

@@ -14,28 +14,15 @@ from collections import deque
 from typing import Any, Callable, Iterator
 
 from flaskstream.background import start
+from flaskstream.direct import Direct
 from flaskstream.errors import AlreadyLogged, FlaskStreamError, UpstreamError
+from flaskstream.readable import Turn
+from flaskstream.signals import ENDED, NOTHING, Signal
 
 log = logging.getLogger(__name__)
 
 Prepare = Callable[[Iterator[Any]], Iterator[Any]]
 Run = Callable[[Callable[[], None]], None]
-
-
-class Signal:
-    """What `take` returns in place of an item."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __repr__(self) -> str:
-        return self._name
-
-
-NOTHING = Signal("NOTHING")
-"""No item came in the time given."""
-ENDED = Signal("ENDED")
-"""The generator ended by itself; no item will come."""
 
 
 _CLOSINGS = 3
@@ -70,6 +57,7 @@ class Pump:
         prepare: wraps the source; called in the new thread. What it makes `None` of is left out.
         run: calls the function that it is given with the right contexts current (see `contexts`).
         at_end: called, in the new thread, when the source has ended or was closed, before anybody is told.
+        turn: that the source may begin.
     """
 
     def __init__(
@@ -78,7 +66,10 @@ class Pump:
         prepare: Prepare = iter,
         run: Run = lambda function: function(),
         at_end: Callable[[], None] = lambda: None,
+        turn: Turn | None = None,
     ) -> None:
+        self._turn = turn
+        self._direct: Direct | None = None
         self._room = threading.Lock()  # free: the slot may be filled
         self._filled = threading.Lock()  # free: the slot holds something
         self._filled.acquire()
@@ -112,6 +103,9 @@ class Pump:
             Exception: whatever the generator raised; once.
             GeneratorFailed: what it raised was no `Exception`.
         """
+        if self._direct is not None and self._slot is NOTHING:
+            self.take = self._direct.take  # type: ignore[method-assign]
+            return self._direct.take(timeout)
         item = self.peek(timeout)
         if item is NOTHING or item is ENDED:
             return item
@@ -132,6 +126,8 @@ class Pump:
         """Have whoever takes get this, now. From any thread, and without waiting."""
         self._signals.append(signal)
         _free(self._filled)
+        if self._direct is not None:
+            self._direct.rouse()
 
     def close(self) -> None:
         """Have the generator closed, in its own thread and without waiting for it. Any number of times.
@@ -142,6 +138,9 @@ class Pump:
         """
         if not self._closed:
             self._closed = True
+            if self._direct is not None:
+                self._direct.close()
+                return
             _free(self._room)
             self._interrupt()
             if self._failure is not None:
@@ -149,22 +148,26 @@ class Pump:
 
     def _main(self, source: Iterator[Any], prepare: Prepare, run: Run, at_end: Callable[[], None]) -> None:
         try:
-            run(lambda: self._loop(source, prepare))
+            run(lambda: self._loop(source, prepare, at_end))
         except BaseException as error:
             if self._is_over:  # a teardown function failed: the answer was whole
                 log.error("a stream has ended, and what came after it failed: %r", error, exc_info=error)
             else:
                 self._note(error)
                 self._close(source)
-        at_end()
-        self._put(ENDED)
+        if self._direct is None:
+            at_end()
+            self._put(ENDED)
 
-    def _loop(self, source: Iterator[Any], prepare: Prepare) -> None:
+    def _loop(self, source: Iterator[Any], prepare: Prepare, at_end: Callable[[], None]) -> None:
         items = source
         try:
             if not self._closed:  # else its first line must not run
                 items = prepare(source)
                 self._hand_over(items)
+                if self._turn is not None and self._turn.has_begun and not self._closed:
+                    self._begin_turn(self._turn, items, source, at_end)
+                    return
         except BaseException as error:  # SystemExit too: it must reach the client as an error, not as an end
             self._note(error)
         if items is not source:
@@ -172,12 +175,26 @@ class Pump:
         self._close(source)
         self._is_over = True
 
+    def _begin_turn(
+        self, turn: Turn, items: Iterator[Any], source: Iterator[Any], at_end: Callable[[], None]
+    ) -> None:
+        def close() -> None:
+            self._closed = True  # and nobody is told what its closing raises
+            if items is not source:
+                self._close(items)
+            self._close(source)
+            at_end()
+
+        self._direct = Direct(items, turn, self._signals, close)
+
     def _hand_over(self, items: Iterator[Any]) -> None:
         self._is_advancing = True
         try:
             for item in items:
                 if item is not None:  # an empty one, which only shows that it is alive
                     self._put(item)
+                    if self._turn is not None and self._turn.has_begun:
+                        return
                 if self._closed:
                     return
         finally:

@@ -19,9 +19,12 @@ from flaskstream.contexts import Carrier
 from flaskstream.errors import FlaskStreamError, UpstreamStatus
 from flaskstream.open_streams import OPEN_STREAMS, Place
 from flaskstream.options import StreamOptions
-from flaskstream.pump import Pump, Signal
+from flaskstream.pump import Pump
+from flaskstream.readable import Turn
 from flaskstream.serving.client import client_socket, watch_client
+from flaskstream.serving.sending import send_at_once
 from flaskstream.serving.shortcomings import tell_shortcomings
+from flaskstream.signals import Signal
 from flaskstream.stats import STATS
 from flaskstream.stream import CLIENT_ENDED, CLIENT_GONE, STOPPING, Stream, log_failure
 from flaskstream.unbuffered import STREAM_HEADERS, response_class
@@ -124,6 +127,7 @@ def respond(
     settings: StreamOptions,
     stream_id: str | None = None,
     place: Place | None = None,
+    turn: Turn | None = None,
 ) -> Any:
     """Return what Flask should make of a view's result: a stream if it is, or begins with, an iterator.
 
@@ -132,6 +136,7 @@ def respond(
         carrier, wire, settings: of the stream.
         stream_id: its name in the log and in what the client is told of an error; `None`: it gets one.
         place: that it has in the register of open streams; `None`: it takes one.
+        turn: that its iterator may begin, of a `carrier` that keeps no request.
     """
     items, rest = (result[0], result[1:]) if isinstance(result, tuple) and result else (result, ())
     if hasattr(items, "__anext__"):
@@ -143,7 +148,7 @@ def respond(
     stream_id = stream_id or new_id()
     tell_shortcomings(request.environ)
     try:
-        stream = start_stream(items, carrier, wire, settings, stream_id, place=place)
+        stream = start_stream(items, carrier, wire, settings, stream_id, place=place, turn=turn)
     except FlaskStreamError as error:
         return error_response(error, stream_id)
     _close_if_replaced_by_an_error(stream)
@@ -197,6 +202,7 @@ def start_stream(
     stream_id: str,
     at_fin: Signal = CLIENT_ENDED,
     place: Place | None = None,
+    turn: Turn | None = None,
 ) -> Stream:
     """Start the generator, and have the stream told of what may end it.
 
@@ -205,6 +211,7 @@ def start_stream(
         carrier, wire, settings, stream_id: of the stream.
         at_fin: what the stream is told when its client has shut down its side.
         place: that it has; `None`: it takes one.
+        turn: that the generator may begin.
 
     Raises:
         FlaskStreamError: it is refused; the generator was closed.
@@ -221,6 +228,7 @@ def start_stream(
             prepare=lambda source: carrier.hold(wire.items(source)),
             run=carrier.run,
             at_end=place.generator_ended,
+            turn=turn,
         )
     except BaseException:  # such as "can't start new thread"
         place.generator_ended()
@@ -236,7 +244,9 @@ def start_stream(
             place.stream_ended()
 
     deadline = carrier.made_at + settings.max_duration if settings.max_duration else None
-    stop_watching = watch_client(client_socket(request.environ), client_ends, deadline)
+    client = client_socket(request.environ)
+    send_at_once(client)
+    stop_watching = watch_client(client, client_ends, deadline)
     return Stream(pump, wire, stream_id, settings, carrier.made_at, at_end=(stop_watching, place.stream_ended))
 
 

@@ -207,6 +207,11 @@ class Decoder:
         self._id: str | None = None
         self._retry_of_block: int | None = None
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether something is held of an event, or of a line, that is not whole, or of a line end."""
+        return bool(self._held or self._line or self._after_cr or self._head is not None or self._failure)
+
     def feed(self, data: bytes | bytearray | memoryview) -> list[Event]:
         """Take what the network gave and return the events that are whole now, none held back.
 

@@ -9,9 +9,10 @@ from typing import Any, Callable, Iterator, Sequence
 from flaskstream.debug import DebugPrinter
 from flaskstream.errors import AlreadyLogged, FlaskStreamError, MaxDuration, ShuttingDown, UpstreamError
 from flaskstream.options import StreamOptions
-from flaskstream.pump import ENDED, NOTHING, EndedOtherwise, Pump, Signal
+from flaskstream.pump import EndedOtherwise, Pump
+from flaskstream.signals import ENDED, NOTHING, Signal
 from flaskstream.tally import CLIENT, SOURCE, StreamReport, Tally
-from flaskstream.wire import Wire
+from flaskstream.wire import Batch, Wire
 
 __all__ = ["Stream", "StreamReport", "log_failure"]
 
@@ -64,8 +65,7 @@ class Stream:
         self._tally = Tally(stream_id, started_at, counted=wire.counted)
         # Functions, and no methods: a generator that held this stream would keep it alive when it is dropped.
         self._waits = _Waits(options, started_at)
-        frames = _frames(pump, wire, self._tally, self._waits, options.printer)
-        self._frames = _with_end(frames, wire, self._tally)
+        self._frames = _frames(pump, wire, self._tally, self._waits, options.printer)
         self._is_closed = False
 
     def wait_for_first_item(self, seconds: float) -> bool:
@@ -79,15 +79,20 @@ class Stream:
             if item is STOPPING and not self._wire.restart:
                 raise ShuttingDown("expected the first item in time, got the end of this worker")
             if item is NOTHING:
-                self._waits.next()
+                self._waits.next(time.monotonic())
             return not isinstance(item, Signal)
         except EndedOtherwise as end:
-            self._frames = _with_end(_ended(end), self._wire, self._tally)
+            self._frames = _last_words(end, self._wire, self._tally)
             return False
         except Exception as error:
             self._tally.fail(error)
             self.close()
             raise
+
+    @property
+    def frames(self) -> Iterator[bytes]:
+        """What it yields, for whoever closes it at their end, whatever that is."""
+        return iter(()) if self._is_closed else self._frames
 
     def __iter__(self) -> Stream:
         return self
@@ -136,16 +141,34 @@ def log_failure(error: Exception, stream_id: str, when: str) -> None:
         log.error("stream %s failed %s: %r", stream_id, when, error, exc_info=error)
 
 
-def _with_end(frames: Iterator[bytes], wire: Wire, tally: Tally) -> Iterator[bytes]:
+def _frames(pump: Pump, wire: Wire, tally: Tally, waits: _Waits, printer: DebugPrinter | None) -> Iterator[bytes]:
+    """Yield what is written: one generator for all of it, for each one around it costs something for every token."""
     try:
-        yield from frames
+        tally.waits_for(SOURCE)
+        item = pump.take(0)
+        if item is NOTHING:
+            tally.waits_for(CLIENT)
+            yield wire.opening()  # the headers leave with the first byte
+            item = pump.take(waits.next(tally.waits_for(SOURCE)))
+        while item is not ENDED:
+            tally.waits_for(CLIENT)
+            if item is STOPPING and wire.restart:
+                yield wire.restart
+                raise EndedOtherwise(RESTART)
+            if isinstance(item, Signal):
+                yield _answer_to(item, wire, tally, waits)
+            elif printer is not None or isinstance(item, Batch):
+                yield _frame(item, wire, tally, printer)
+            else:
+                frame = wire.frame(item)
+                tally.count(frame, wire.tokens(item))
+                yield frame
+            item = pump.take(waits.next(tally.waits_for(SOURCE)))
+        tally.waits_for(CLIENT)
     except _ClientGone:
         return  # nobody reads an end
     except EndedOtherwise as end:
-        tally.reason = end.reason
-        last = b"" if end.reason == RESTART else wire.done(tally.stream_id)
-        if last:
-            yield last
+        yield from _last_words(end, wire, tally)
     except Exception as error:  # and not GeneratorExit: then the client has gone, and nothing may be yielded
         log_failure(error, tally.stream_id, f"after {tally.events} events")
         tally.fail(error)
@@ -153,40 +176,25 @@ def _with_end(frames: Iterator[bytes], wire: Wire, tally: Tally) -> Iterator[byt
         if wire.cuts:
             raise  # the server closes the connection without its proper end
     else:
-        tally.reason = "done"
-        last = wire.done(tally.stream_id)
-        if last:
-            yield last
+        yield from _last_words(EndedOtherwise("done"), wire, tally)
 
 
-def _frames(pump: Pump, wire: Wire, tally: Tally, waits: _Waits, printer: DebugPrinter | None) -> Iterator[bytes]:
-    def take(seconds: float | None) -> Any:
-        tally.waits_for(SOURCE)
-        item = pump.take(seconds)
-        tally.waits_for(CLIENT)
-        return item
-
-    item = take(0)
-    if item is NOTHING:
-        yield wire.opening()  # the headers leave with the first byte
-        item = take(waits.next())
-    while item is not ENDED:
-        if item is CLIENT_GONE:
-            raise _ClientGone
-        if item is CLIENT_ENDED:
-            waits.look_soon()
-        if item is STOPPING:
-            if wire.restart:
-                yield wire.restart
-                raise EndedOtherwise(RESTART)
-            raise ShuttingDown("expected the end of the generator in time, got the end of this worker")
-        yield _heartbeat(wire, tally) if isinstance(item, Signal) else _frame(item, wire, tally, printer)
-        item = take(waits.next())
+def _answer_to(signal: Signal, wire: Wire, tally: Tally, waits: _Waits) -> bytes:
+    """Return what is written when there is no item."""
+    if signal is CLIENT_GONE:
+        raise _ClientGone
+    if signal is CLIENT_ENDED:
+        waits.look_soon()
+    if signal is STOPPING:
+        raise ShuttingDown("expected the end of the generator in time, got the end of this worker")
+    return _heartbeat(wire, tally)
 
 
-def _ended(end: EndedOtherwise) -> Iterator[bytes]:
-    raise end
-    yield
+def _last_words(end: EndedOtherwise, wire: Wire, tally: Tally) -> Iterator[bytes]:
+    tally.reason = end.reason
+    last = b"" if end.reason == RESTART else wire.done(tally.stream_id)
+    if last:
+        yield last
 
 
 class _ClientGone(Exception):
@@ -209,26 +217,29 @@ class _Waits:
         """Have heartbeats go out soon for a while: one that a client still took before it closed tells nothing."""
         self._soon = HALF_CLOSED_SECONDS
 
-    def next(self) -> float | None:
-        """Return after how long a heartbeat is due, or the end; `None`: neither ever is."""
-        heartbeat = self._next_heartbeat()
+    def next(self, now: float) -> float | None:
+        """Return after how long a heartbeat is due, or the end; `None`: neither ever is.
+
+        Raises:
+            MaxDuration: the stream is too old.
+        """
+        heartbeat = self._heartbeat if self._soon is None else self._next_soon()
         if self._deadline is None:
             return heartbeat
-        late = self.overdue()
-        if late is not None:
-            raise late
-        left = max(0.0, self._deadline - time.monotonic())
-        return left if heartbeat is None else min(left, heartbeat)
+        left = self._deadline - now
+        if left <= 0:
+            raise self._too_late()
+        return left if heartbeat is None or left < heartbeat else heartbeat
 
     def overdue(self) -> MaxDuration | None:
         """Return the error of a stream that is too old, if it is."""
-        if self._deadline is None or time.monotonic() < self._deadline:
-            return None
+        return None if self._deadline is None or time.monotonic() < self._deadline else self._too_late()
+
+    def _too_late(self) -> MaxDuration:
         return MaxDuration(f"expected the end of the stream within {self._max_duration:g} s, got none")
 
-    def _next_heartbeat(self) -> float | None:
-        if self._soon is None:
-            return self._heartbeat
+    def _next_soon(self) -> float:
+        assert self._soon is not None
         due, self._soon = self._soon, self._soon * 2
         if due >= (self._heartbeat or _LONGEST_SOON):
             self._soon, due = None, self._heartbeat or due
@@ -242,6 +253,9 @@ def _heartbeat(wire: Wire, tally: Tally) -> bytes:
 
 
 def _frame(item: Any, wire: Wire, tally: Tally, printer: DebugPrinter | None) -> bytes:
+    """Return what goes out for an item, or for all that came together."""
+    if isinstance(item, Batch):
+        return b"".join([_frame(one, wire, tally, printer) for one in item])
     frame = wire.frame(item)
     tally.count(frame, wire.tokens(item))
     if printer is not None:

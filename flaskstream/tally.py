@@ -85,6 +85,12 @@ class Tally:
         counted: it stands in the figures of all workers.
     """
 
+    __slots__ = (  # what is near in memory is fetched at once: of many streams each is cold when its token comes
+        *("stream_id", "events", "reason", "_code", "_tokens", "_bytes", "_clock", "_started_at", "_since", "_whom"),
+        *("_source_wait", "_client_wait", "_source_gap", "_client_gap", "_first_event_ms", "_first_token_ms"),
+        *("_largest_gap", "_largest_gap_of", "_stats"),
+    )
+
     def __init__(
         self,
         stream_id: str,
@@ -101,32 +107,40 @@ class Tally:
         self._clock = clock
         self._started_at = started_at
         self._since, self._whom = started_at, SOURCE
-        self._waited = {SOURCE: 0.0, CLIENT: 0.0}  # in all, in milliseconds,
-        self._gap = {SOURCE: 0.0, CLIENT: 0.0}  # and since the last event
+        self._source_wait = self._client_wait = 0.0  # in all, in seconds,
+        self._source_gap = self._client_gap = 0.0  # and since the last event
         self._first_event_ms: float | None = None
         self._first_token_ms: float | None = None
-        self._largest_gap: tuple[float, str] | None = None
+        self._largest_gap, self._largest_gap_of = -1.0, ""  # in seconds; none yet
         self._stats = STATS if counted else NOT_COUNTED
         self._stats.opened()
 
-    def waits_for(self, whom: str) -> None:
-        """Say that from now on the source, or the client, is waited for."""
+    def waits_for(self, whom: str) -> float:
+        """Say that from now on the source, or the client, is waited for; return when that is, by the clock."""
         now = self._clock()
-        milliseconds = (now - self._since) * 1000
-        self._waited[self._whom] += milliseconds
-        self._gap[self._whom] += milliseconds
-        self._since, self._whom = now, whom
+        if self._whom is SOURCE:
+            self._source_gap += now - self._since
+        else:
+            self._client_gap += now - self._since
+        self._since = now
+        self._whom = whom
+        return now
 
     def count(self, frame: bytes, tokens: int) -> None:
         """Count an event that is about to leave."""
-        gap = self._end_gap()
+        size, source, client = len(frame), self._source_gap, self._client_gap
+        self._end_gap()
         self.events += 1
         self._tokens += tokens
-        self._bytes += len(frame)
-        self._stats.event(len(frame), tokens, gap[SOURCE], gap[CLIENT], is_first=self.events == 1)
+        self._bytes += size
+        self._stats.event(size, tokens, source * 1000, client * 1000, self.events == 1)
+        if self._first_token_ms is None:
+            self._count_first(tokens)
+
+    def _count_first(self, tokens: int) -> None:
         if self._first_event_ms is None:
             self._first_event_ms = self._milliseconds()
-        if tokens and self._first_token_ms is None:
+        if tokens:
             self._first_token_ms = self._milliseconds()
             self._stats.first_token(self._first_token_ms)
 
@@ -134,13 +148,13 @@ class Tally:
         """Count a heartbeat that is about to leave."""
         self._stats.count("heartbeats")
 
-    def _end_gap(self) -> dict[str, float]:
-        gap, self._gap = self._gap, {SOURCE: 0.0, CLIENT: 0.0}
-        if self.events:
-            whole = gap[SOURCE] + gap[CLIENT]
-            if self._largest_gap is None or whole > self._largest_gap[0]:
-                self._largest_gap = (whole, SOURCE if gap[SOURCE] >= gap[CLIENT] else CLIENT)
-        return gap
+    def _end_gap(self) -> None:
+        source, client = self._source_gap, self._client_gap
+        self._source_wait += source
+        self._client_wait += client
+        self._source_gap = self._client_gap = 0.0
+        if self.events and source + client > self._largest_gap:
+            self._largest_gap, self._largest_gap_of = source + client, SOURCE if source >= client else CLIENT
 
     def fail(self, error: Exception) -> None:
         """Have the report say that this ended the stream."""
@@ -157,7 +171,7 @@ class Tally:
         return report
 
     def _report(self) -> StreamReport:
-        gap, whose = self._largest_gap or (None, None)
+        has_gap = bool(self._largest_gap_of)
         return StreamReport(
             stream_id=self.stream_id,
             reason=self.reason,
@@ -167,10 +181,10 @@ class Tally:
             bytes=self._bytes,
             first_event_ms=self._first_event_ms,
             first_token_ms=self._first_token_ms,
-            largest_gap_ms=gap,
-            largest_gap_of=whose,
-            source_wait_ms=self._waited[SOURCE],
-            client_wait_ms=self._waited[CLIENT],
+            largest_gap_ms=self._largest_gap * 1000 if has_gap else None,
+            largest_gap_of=self._largest_gap_of if has_gap else None,
+            source_wait_ms=self._source_wait * 1000,
+            client_wait_ms=self._client_wait * 1000,
             duration_ms=self._milliseconds(),
         )
 

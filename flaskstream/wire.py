@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any, Iterator, Protocol
+from typing import Any, Iterator, Protocol, Tuple
 
 from flaskstream.dialects import Dialect
 from flaskstream.errors import FlaskStreamError, InvalidEvent, ShuttingDown
@@ -75,6 +75,10 @@ class Comments:
         return encode_comment(text, block=is_block)
 
 
+class PlainToken(bytes):
+    """A token's text in ASCII, as JSON writes it: in an event of ours it stands as it is."""
+
+
 class EventWire:
     """Events of ours: named ends, and errors that any client can read.
 
@@ -100,15 +104,18 @@ class EventWire:
     def restart(self) -> bytes:
         return b""
 
-    def items(self, source: Iterator[Any]) -> Iterator[Event | None]:
-        return map(as_event, source)
+    def items(self, source: Iterator[Any]) -> Iterator[Any]:
+        return map(as_events, source)
 
-    def frame(self, item: Event) -> bytes:
+    def frame(self, item: Event | PlainToken) -> bytes:
         self._count += 1
+        if isinstance(item, PlainToken):
+            block = b'data: {"t":"%b"}\n\n' % item
+            return block if self._retry is None else self._block(Event(block[6:-2].decode()))
         self._has_ids = self._has_ids or item.id is not None
         return self._block(item)
 
-    def tokens(self, item: Event) -> int:
+    def tokens(self, item: Event | PlainToken) -> int:
         return 1
 
     def _block(self, event: Event) -> bytes:
@@ -141,14 +148,20 @@ class Block(bytes):
         is_answer: something of the answer is; else they are comments and pings.
     """
 
-    tokens: int
-    is_answer: bool
+    tokens: int = 1
+    is_answer: bool = True
 
     def __new__(cls, data: bytes | bytearray, tokens: int = 0, is_answer: bool = True) -> Block:
         block = super().__new__(cls, data)
         block.tokens = tokens
         block.is_answer = is_answer
         return block
+
+
+class TokenBlock(Block):
+    """An event with one token in it."""
+
+    __new__ = bytes.__new__  # type: ignore[assignment] # no function of ours is called for most tokens
 
 
 _ID_LINE = re.compile(rb"(?:^|[\r\n])id:")
@@ -172,10 +185,10 @@ class FaithfulWire:
         self._has_ids = False
 
     def items(self, source: Iterator[Any]) -> Iterator[Any]:
-        return source
+        return (item or None for item in source)
 
     def frame(self, item: bytes) -> bytes:
-        self._has_ids = self._has_ids or _ID_LINE.search(item) is not None
+        self._has_ids = self._has_ids or (b"id:" in item and _ID_LINE.search(item) is not None)
         return item
 
     def tokens(self, item: Any) -> int:
@@ -193,6 +206,15 @@ class FaithfulWire:
     def failed(self, error: Exception, stream_id: str) -> bytes:
         known = describe(error, stream_id)
         return self._dialect.error_event(known["code"], f"{known['message']} ({stream_id})")
+
+
+class Batch(Tuple[Any, ...]):
+    """Items that came together: they leave in one write."""
+
+
+def as_events(item: Any) -> Event | Batch | None:
+    """Do as `as_event` does; with a batch, for each of its items."""
+    return Batch(map(as_event, item)) if isinstance(item, Batch) else as_event(item)
 
 
 def as_event(item: Any) -> Event | None:

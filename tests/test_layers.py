@@ -14,12 +14,13 @@ PACKAGE = pathlib.Path(__file__).parent.parent / "flaskstream"
 
 PURE = (
     *("errors", "sse", "dialects", "wire", "come_back"),
+    *("signals", "upstream.framings", "relay.lane"),
     *("relay.follower", "upstream.retries", "probe.__init__", "probe.plan", "probe.ticks"),
     *("stores.protocol", "resume.__init__", "resume.ids", "resume.ends", "resume.terms", "resume.wire"),
 )
 CLOCK = ("machine",)
 INPUT_OUTPUT = (
-    *("settings", "native", "interrupt", "serving", "open_streams", "options", "debug", "pump", "stream"),
+    *("settings", "native", "interrupt", "serving", "open_streams", "options", "debug", "readable", "direct", "pump", "stream"),
     *("shared_rows", "stats", "tally", "probe.records", *CLOCK, "upstream", "relay"),
     *("background", "stores", "resume"),
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping
 
 from flaskstream.dialects.framings import EVENTS, Framing
+from flaskstream.dialects.skimming import Skimmer
 from flaskstream.dialects.tools import ToolFragment
 from flaskstream.sse import Event
 
@@ -76,6 +77,7 @@ class Dialect:
         headers: that its requests need, unless the upstream was given others.
         key_header: the header that carries the API key, and its value.
         client_headers: those of a client's headers that its own route passes on.
+        skimmer: tells tokens by a look; `None`: each event has to be parsed.
         ping: what this API itself sends in silence; b"": nothing of its own.
         ends_with_body: it has no terminal mark: the proper end of a framed body is the end of the answer.
     """
@@ -89,5 +91,6 @@ class Dialect:
     headers: Mapping[str, str] = field(default_factory=dict)
     key_header: tuple[str, str] = ("Authorization", "Bearer {}")
     client_headers: tuple[str, ...] = ()
+    skimmer: Skimmer | None = None
     ping: bytes = b""
     ends_with_body: bool = False

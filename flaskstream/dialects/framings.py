@@ -15,6 +15,11 @@ class EventDecoder(Protocol):
     truncated: bool
     """After `close()`: the bytes ended inside an event, which was dropped."""
 
+    @property
+    def is_inside(self) -> bool:
+        """Something is held of an event, or of a line, that is not whole."""
+        ...
+
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that are whole now. Raises `EventTooLarge`."""
         ...
@@ -56,6 +61,10 @@ class LineDecoder:
         self._line = bytearray()  # the line that has no end yet
         self._failure: EventTooLarge | None = None
         self.truncated = False
+
+    @property
+    def is_inside(self) -> bool:
+        return bool(self._line)
 
     def feed(self, data: bytes) -> list[Event]:
         if self._failure:

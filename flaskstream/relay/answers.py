@@ -8,6 +8,7 @@ from typing import Callable, Generator, Iterable, Iterator
 from flaskstream.dialects import Dialect, Reading
 from flaskstream.errors import EventTooLarge, IdleTimeout, UpstreamError, UpstreamTruncated
 from flaskstream.relay.follower import Follower
+from flaskstream.relay.lane import Lane
 from flaskstream.sse import MAX_EVENT_BYTES
 from flaskstream.wire import Block
 
@@ -43,10 +44,38 @@ def tokens(
         EventTooLarge: an event has no end.
     """
     follower = Follower(dialect, hide, choices)
-    for _, readings in _followed(chunks, follower, on_whole, content_timeout):
+    for chunk, readings in _followed(chunks, follower.feed, follower, on_whole, content_timeout):
         yield from _texts(readings, on_reading)
-        if not any(reading.text for reading in readings):
-            time.sleep(0)  # an upstream that always has more to say gives nobody else a turn
+        _let_others_run(readings)
+
+
+def batches(
+    chunks: Iterable[bytes],
+    dialect: Dialect,
+    on_whole: Callable[[], None] = nothing,
+    hide: Callable[[str], str] = str,
+    on_reading: Callable[[Reading], object] = nothing,
+    content_timeout: float = 0.0,
+    choices: int = 1,
+    lane: Lane | None = None,
+) -> Generator[list[str], None, None]:
+    """Yield the tokens that arrived together, as they arrive; args and errors are those of `tokens`.
+
+    An empty list: nothing came while it was the turn of whoever takes, or nothing that says something. `lane` is told
+    what goes on here.
+    """
+    follower = Follower(dialect, hide, choices)
+    if lane is not None and not content_timeout:
+        lane.follow(follower)
+    for chunk, readings in _followed(chunks, follower.feed, follower, on_whole, content_timeout):
+        batch: list[str] = []
+        try:
+            batch.extend(_texts(readings, on_reading))
+        except UpstreamError:
+            yield batch
+            raise
+        yield batch
+        _let_others_run(readings)
 
 
 def _texts(readings: Iterable[Reading], on_reading: Callable[[Reading], object]) -> Iterator[str]:
@@ -58,6 +87,12 @@ def _texts(readings: Iterable[Reading], on_reading: Callable[[Reading], object])
             yield reading.text
 
 
+def _let_others_run(readings: list[Reading]) -> None:
+    """Wait for no time: an upstream that always has more to say, and says nothing, gives nobody else a turn."""
+    if readings is not _NOTHING and not any(reading.text for reading in readings):
+        time.sleep(0)
+
+
 def blocks(
     chunks: Iterable[bytes],
     dialect: Dialect,
@@ -65,16 +100,26 @@ def blocks(
     hide: Callable[[str], str] = str,
     content_timeout: float = 0.0,
     choices: int = 1,
+    lane: Lane | None = None,
 ) -> Generator[Block, None, None]:
     """Yield the answer's own bytes as they arrive, whole events only, its own errors among them.
 
-    Args and errors are those of `tokens`, but for the errors that the upstream reports: they pass.
+    Args and errors are those of `tokens`, but for the errors that the upstream reports: they pass. `lane` is told what
+    goes on here.
     """
     follower = Follower(dialect, hide, choices)
     buffer = bytearray()
+    if lane is not None and not content_timeout:
+        lane.follow(follower, buffer)
     said: list[Reading] = []
     lacks_lf = False
-    for chunk, readings in _followed(_without_bom(chunks), follower, on_whole, content_timeout):
+    for chunk, readings in _followed(_without_bom(chunks), follower.skim_or_feed, follower, on_whole, content_timeout):
+        if readings is _NOTHING:
+            yield NO_BLOCK
+            continue
+        if follower.has_skimmed and not buffer:  # it is whole events as it is
+            yield Block(chunk, tokens=len(readings))
+            continue
         searched = len(buffer)
         buffer += chunk[1:] if lacks_lf and chunk.startswith(b"\n") else chunk
         lacks_lf = lacks_lf and not chunk
@@ -92,6 +137,9 @@ def blocks(
     if follower.tail:  # and not the buffer: it may hold half a line besides
         yield _block(follower.tail, said)
 
+
+NO_BLOCK = Block(b"", is_answer=False)
+"""Nothing came while it was the turn of whoever takes."""
 
 _HALF_A_BLANK_LINE = b"\r\n\r"
 """Its LF is on its way, and is not waited for: we write it ourselves. Behind a heartbeat of ours it would be an empty
@@ -122,14 +170,18 @@ def _block(data: bytes | bytearray, said: list[Reading]) -> Block:
 
 
 def _followed(
-    chunks: Iterable[bytes], follower: Follower, on_whole: Callable[[], None], content_timeout: float
+    chunks: Iterable[bytes],
+    read: Callable[[bytes], list[Reading]],
+    follower: Follower,
+    on_whole: Callable[[], None],
+    content_timeout: float,
 ) -> Iterator[tuple[bytes, list[Reading]]]:
     failure: UpstreamError | None = None
     patience = _Patience(content_timeout)
     try:
         for chunk in patience.watch(chunks):
             was_whole = follower.is_whole
-            readings = follower.feed(chunk)
+            readings = read(chunk) if chunk else _NOTHING
             yield chunk, readings
             if follower.is_over:
                 return
@@ -144,6 +196,9 @@ def _followed(
     # Else every token is here, and a failure is none: some servers leave out the end of the framing, or fall silent.
     yield b"", readings
 
+
+_NOTHING: list[Reading] = []
+"""What is said while nothing comes."""
 
 _LARGER_THAN_A_PING = 1024  # bytes
 

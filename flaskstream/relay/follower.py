@@ -12,6 +12,7 @@ from flaskstream.sse import Event
 log = logging.getLogger(__name__)
 
 _MAX_WARNINGS = 3  # for one answer: a page of HTML has many lines, and they say the same
+_TOKEN = [Reading(text="...", choices=(0,))]
 _EXCERPT = 80  # characters: enough to recognise what came
 
 
@@ -26,6 +27,7 @@ class Follower:
     Attributes:
         is_over: nothing follows: there is no need to wait for the connection to end.
         tail: after `close()`: the last event, whole and written anew, if only its blank line was left out.
+        has_skimmed: what was read last was whole events, each a token, and their text was not looked at.
     """
 
     def __init__(self, dialect: Dialect, hide: Callable[[str], str] = str, choices: int = 1) -> None:
@@ -40,6 +42,7 @@ class Follower:
         self._body_ended = False
         self.is_over = False
         self.tail = b""
+        self.has_skimmed = False
 
     @property
     def is_whole(self) -> bool:
@@ -47,9 +50,24 @@ class Follower:
         all_finished = len(self._finished) >= self._choices and self._begun <= self._finished
         return self.is_over or self._failed or self._body_ended or all_finished
 
+    @property
+    def is_between_tokens(self) -> bool:
+        """Its only answer has begun, nothing of it is held, and it goes on."""
+        return self._begun == {0} and self._choices == 1 and not self.is_whole and not self._decoder.is_inside
+
     def feed(self, data: bytes) -> list[Reading]:
         """Return what these bytes say. Raises `EventTooLarge`."""
         return self._read_all(self._decoder.feed(data))
+
+    def skim_or_feed(self, data: bytes) -> list[Reading]:
+        """Do as `feed` does, for who wants to know what there is and not what it says: most tokens need no parsing."""
+        skimmer = self._dialect.skimmer
+        count = 0 if skimmer is None or self._decoder.is_inside else skimmer.count(data)
+        self.has_skimmed = count > 0
+        if not count:
+            return self.feed(data)
+        self._begun.add(0)
+        return _TOKEN * count
 
     def close(self, is_proper: bool = True) -> list[Reading]:
         """Return what was left to say at the end of the bytes.

@@ -14,13 +14,15 @@ from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, TypeVa
 from flaskstream import interrupt
 from flaskstream.dialects import OPENAI, Dialect, Reading
 from flaskstream.errors import EventTooLarge, UpstreamError, UpstreamStatus, UpstreamTruncated
-from flaskstream.relay.answers import blocks, nothing, tokens
+from flaskstream.readable import Turn
+from flaskstream.relay.answers import batches, blocks, nothing, tokens
+from flaskstream.relay.lane import Lane
 from flaskstream.sse import MAX_EVENT_BYTES
 from flaskstream.stats import STATS
 from flaskstream.upstream import Upstream
 from flaskstream.upstream.answer import Answer
 from flaskstream.upstream.retries import wait_before_retry
-from flaskstream.wire import Block
+from flaskstream.wire import Block, PlainToken, TokenBlock
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +56,30 @@ def _before(deadlines: list[float], chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _Attempt:
-    """Whether something of the answer has come: then no other is asked for."""
+    """Whether something of the answer has come: then no other is asked for, and all that is left is to read it."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn: Turn | None = None, lane: Lane | None = None) -> None:
         self.has_begun = False
+        self.answer: Answer | None = None
+        self._turn = turn
+        self._lane = lane
+
+    def begin(self) -> None:
+        if not self.has_begun:
+            self.has_begun = True
+            if self._turn is not None and self.answer is not None:
+                self.answer.hand_over(self._turn, self._lane)
+
+
+def _noting_the_begin(
+    attempt: _Attempt, on_reading: Callable[[Reading], object]
+) -> Callable[[Reading], object]:
+    def read(reading: Reading) -> None:
+        if not attempt.has_begun and _is_said(reading):
+            attempt.begin()
+        on_reading(reading)
+
+    return read
 
 
 def _is_said(reading: Reading) -> bool:
@@ -104,22 +126,32 @@ class Relay:
         Raises:
             UpstreamError, EventTooLarge: see `flaskstream.relay.answers.tokens`, and `Upstream.open`.
         """
-        payload = self.dialect.request(payload)
         attempt = _Attempt()
-
-        def read(reading: Reading) -> None:
-            attempt.has_begun = attempt.has_begun or _is_said(reading)
-            on_reading(reading)
-
-        follow = functools.partial(tokens, on_reading=read)
-        asked = self._retried(lambda: self._streamed(follow, payload, on_head), attempt)
+        follow = functools.partial(tokens, on_reading=_noting_the_begin(attempt, on_reading))
+        asked = self._retried(lambda: self._streamed(follow, self.dialect.request(payload), attempt, on_head), attempt)
         yield from map(self.upstream.hide_key_in_text, asked)
+
+    def batches(self, payload: dict[str, Any], turn: Turn | None = None) -> Iterator[list[str]]:
+        """Ask, and yield the tokens that came together, in lists; an empty one says that nothing came.
+
+        Args:
+            payload: as for `tokens`, and so are the errors.
+            turn: begun once the answer has: then all that is left is to read it.
+        """
+        lane = self._token_lane()
+        attempt = _Attempt(turn, lane)
+        follow = functools.partial(batches, on_reading=_noting_the_begin(attempt, nothing), lane=lane)
+        for batch in self._retried(
+            lambda: self._streamed(follow, self.dialect.request(payload), attempt, nothing), attempt
+        ):
+            yield [self.upstream.hide_key_in_text(token) for token in batch]
 
     def blocks(
         self,
         payload: dict[str, Any],
         on_head: Callable[[Headers], object] = nothing,
         headers: Headers | None = None,
+        turn: Turn | None = None,
     ) -> Iterator[Block]:
         """Ask, and yield the answer's own bytes; errors as for `tokens`.
 
@@ -127,10 +159,15 @@ class Relay:
             payload: what is asked, in the upstream's own form.
             on_head: called with the headers that a client may have, before the first bytes.
             headers: sent with the request, in place of the dialect's.
+            turn: begun once the answer has: then all that is left is to read it, and an empty block says that nothing
+                came.
         """
-        attempt = _Attempt()
-        for block in self._retried(lambda: self._streamed(blocks, payload, on_head, headers), attempt):
-            attempt.has_begun = attempt.has_begun or block.is_answer
+        lane = self._block_lane()
+        attempt = _Attempt(turn, lane)
+        follow = functools.partial(blocks, lane=lane)
+        for block in self._retried(lambda: self._streamed(follow, payload, attempt, on_head, headers), attempt):
+            if block.is_answer and not attempt.has_begun:
+                attempt.begin()
             yield self._without_key(block)
 
     def whole(self, payload: dict[str, Any], headers: Headers | None = None) -> tuple[bytes, Headers]:
@@ -166,10 +203,12 @@ class Relay:
         self,
         follow: Callable[..., Generator[Item, None, None]],
         payload: dict[str, Any],
+        attempt: _Attempt,
         on_head: Callable[[Headers], object],
         headers: Headers | None = None,
     ) -> Iterator[Item]:
         with self._open({**payload, "stream": True}, headers) as answer:
+            attempt.answer = answer
             answer.expect_stream(*self.dialect.framing.types)
             on_head(answer.forwarded_headers)
             yield from self._followed(follow, answer, choices=_asked_choices(payload))
@@ -179,7 +218,7 @@ class Relay:
             answer.expect_type("application/json")
             body = bytearray()
             for chunk in answer.chunks():
-                attempt.has_begun = True
+                attempt.begin()
                 body += chunk
                 if len(body) > MAX_EVENT_BYTES:
                     raise EventTooLarge(f"expected an answer of at most {MAX_EVENT_BYTES} bytes, got more")
@@ -215,6 +254,20 @@ class Relay:
         with closing(followed) as items:
             yield from items
         answer.drain()
+
+    def _block_lane(self) -> Lane | None:
+        skimmer, hide_key = self.dialect.skimmer, self.upstream.hide_key
+        if skimmer is None:
+            return None
+        one = (lambda data: TokenBlock(hide_key(data))) if self.upstream.has_secret else TokenBlock
+        return Lane(skimmer, one, several=lambda data, tokens: Block(hide_key(data), tokens))
+
+    def _token_lane(self) -> Lane | None:
+        skimmer, hide_key = self.dialect.skimmer, self.upstream.hide_key
+        if skimmer is None:
+            return None
+        one = (lambda text: PlainToken(hide_key(text))) if self.upstream.has_secret else PlainToken
+        return Lane(skimmer, one, takes_text=True)
 
     def _without_key(self, block: Block) -> Block:
         hidden = self.upstream.hide_key(block)

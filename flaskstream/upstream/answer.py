@@ -6,11 +6,12 @@ import contextlib
 import http.client
 import re
 import time
-from typing import Callable, Iterator
+from typing import Any, Callable, Iterator
 
 import requests
 
 from flaskstream.errors import UpstreamError
+from flaskstream.readable import Turn
 from flaskstream.upstream.body import READ_BYTES, Body
 from flaskstream.upstream.errors import translated_errors
 
@@ -88,7 +89,9 @@ class Answer:
         self.expect_type(*(types or ("text/event-stream",)), *_NO_TYPES)
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the body, decompressed, in the pieces in which it arrives; none is empty. Again: what is left of it.
+        """Yield the body, decompressed, in the pieces in which it arrives. Again: what is left of it.
+
+        None is empty, but where the body was handed over: nothing came while it was the turn of whoever takes.
 
         Raises:
             IdleTimeout: nothing came for as long as the upstream may be silent.
@@ -101,13 +104,15 @@ class Answer:
         read = self._opened_body().read
         with translated_errors(before_head=False):
             chunk = read()
-            while chunk:
-                yield chunk
+            while chunk != b"":
+                yield chunk or b""
                 chunk = read()
 
     def read_some(self, most_bytes: int, most_seconds: float) -> bytes:
         """Return what comes of the body within these limits; raise nothing."""
         body, deadline = b"", time.monotonic() + most_seconds
+        if self._body is not None:
+            self._body.take_back()
         with contextlib.suppress(UpstreamError):
             self.wait_at_most(most_seconds)
             for chunk in self.chunks():
@@ -122,6 +127,18 @@ class Answer:
         """Have `chunks` raise `IdleTimeout` after so many seconds of silence from now on."""
         if not self._is_read:
             self._opened_body().wait_at_most(seconds)
+
+    def hand_over(self, turn: Turn, lane: Any = None) -> None:
+        """Begin the turn of whoever takes from what reads this body, if that is to be had; see `Turn`.
+
+        Args:
+            turn: which begins.
+            lane: a `flaskstream.relay.lane.Lane` for it.
+        """
+        reader = None if self._is_read else self._opened_body().hand_over(turn)
+        if reader is not None and lane is not None:
+            lane.begin(reader)
+            turn.take = lane.take
 
     def drain(self) -> None:
         """Read the end of an answer that is whole, if it is here already: then the connection is kept."""

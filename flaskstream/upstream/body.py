@@ -1,17 +1,24 @@
 """Read what is there, never wait for more.
 
 Every usual way of reading with `requests` (`iter_content`, `iter_lines`, `raw.stream`) waits for a full block, or for
-the end, when the upstream does not use the chunked coding. `read1` returns what one `recv` gave, in all framings.
+the end, when the upstream does not use the chunked coding. Here each read returns what one `recv` gave, in all
+framings: from the socket itself where the body is as it is sent, and else by `read1` of the libraries, which decompress.
 """
 
 from __future__ import annotations
 
 import contextlib
+import http.client
+import io
 import socket
+import ssl
+import time
 from typing import Any, Callable
 
 from flaskstream.errors import UpstreamError, UpstreamTruncated
 from flaskstream.interrupt import waits_for, waits_no_longer
+from flaskstream.readable import Readable, Turn, readable
+from flaskstream.upstream.framings import Chunked, Counted, Framing, UntilItsEnd
 
 READ_BYTES = 64 * 1024
 """At most this much is taken at once: what one `recv` of a fast upstream gives; no read waits to fill it."""
@@ -38,9 +45,13 @@ class Body:
         self._socket = _socket_of(raw)
         self._patience = self._socket.gettimeout() if self._socket is not None else None
         self._raw = raw
+        self._own: SocketReader | None = None
         waits_for(self, self._own_socket)
-        self.read: Callable[[], bytes]
-        if hasattr(raw, "read1"):  # urllib3 2.2 on
+        self.read: Callable[[], bytes | None]
+        if self._socket is not None and _is_as_sent(raw):
+            self._own = SocketReader(raw, self._socket)
+            self.read = self._own.read
+        elif hasattr(raw, "read1"):  # urllib3 2.2 on
             self.read = lambda: raw.read1(READ_BYTES, decode_content=True) or b""
         else:
             self.read = _LegacyReader(raw).read
@@ -52,13 +63,32 @@ class Body:
             return True
         return getattr(getattr(decoder, "_obj", None), "eof", True) is not False  # of zlib; other codings do not say
 
+    def hand_over(self, turn: Turn) -> SocketReader | None:
+        """Have whoever takes from this body's generator wait for it: see `Turn`.
+
+        Returns:
+            What reads it; `None`: not every body can be handed over.
+        """
+        return self._own if self._own is not None and self._own.hand_over(turn) else None
+
+    def take_back(self) -> None:
+        """Have reads wait again, in place of whom it was handed over to."""
+        if self._own is not None:
+            self._own.take_back()
+
     def wait_at_most(self, seconds: float) -> None:
         """Have each read from now on wait no longer than this, and never longer than before."""
-        self._set_timeout(seconds if self._patience is None else min(seconds, self._patience))
+        seconds = seconds if self._patience is None else min(seconds, self._patience)
+        if self._own is not None:
+            self._own.wait_at_most(seconds)
+        else:
+            self._set_timeout(seconds)
 
     def release(self) -> None:
         """Be done with it: the connection is its next request's."""
         waits_no_longer(self)
+        if self._own is not None:
+            self._own.close()
         self._set_timeout(self._patience)
 
     def _set_timeout(self, seconds: float | None) -> None:
@@ -70,6 +100,145 @@ class Body:
     def _own_socket(self) -> socket.socket | None:
         """Return the socket while it is this body's: a body that was read to its end has given its connection back."""
         return self._socket if getattr(self._raw, "_connection", None) is not None else None
+
+
+class SocketReader:
+    """Reads a body that is as it was sent from its socket. Under gevent it keeps what waits for that.
+
+    Args:
+        raw: the response, of which nothing was read.
+        own: its socket.
+    """
+
+    __slots__ = (
+        *("_raw", "_socket", "_framing", "_patience", "_heard_at", "_turn", "_back", "_first", "_readable"),
+        *("_recv", "_is_tls"),
+    )
+
+    def __init__(self, raw: Any, own: Any) -> None:
+        self._raw = raw
+        self._socket = own
+        self._framing = _framing_of(raw._fp)
+        self._patience: float | None = own.gettimeout()
+        self._heard_at = time.monotonic()
+        self._turn: Turn | None = None
+        self._back: bytes | Exception | None = None
+        self._first = _buffered(raw._fp.fp, own)
+        self._readable = readable(own.fileno())
+        self._is_tls = hasattr(own, "pending")  # what TLS has decrypted makes no socket readable
+        self._recv = own.recv if self._is_tls else getattr(own, "_sock", own).recv
+        if self._readable is None:
+            own.settimeout(self._patience)
+
+    def read(self) -> bytes | None:
+        """Return what one `recv` gave, b"" at the end; `None`: the turn of whoever takes is over.
+
+        Raises:
+            OSError: a timeout, for instance.
+            UpstreamTruncated: the end is missing.
+        """
+        if self._back is not None:
+            return self._taken_back()
+        framing = self._framing
+        while not framing.is_over:
+            if framing.failure is not None:
+                raise framing.failure
+            data = self._receive()
+            if not data:
+                if data is None:
+                    return None
+                framing.close()
+            content = framing.feed(data)
+            if framing.is_over:
+                self._give_back()
+            if content:
+                return content
+        return b""
+
+    def hand_over(self, turn: Turn) -> bool:
+        if self._readable is None or self._framing.is_over:
+            return False
+        turn.begin(self._readable)
+        self._turn = turn
+        return True
+
+    def put_back(self, what: bytes | Exception) -> None:
+        """Have the next read return, or raise, this."""
+        self._back = what
+
+    def take_back(self) -> None:
+        self._turn = None
+
+    def _taken_back(self) -> bytes:
+        back, self._back = self._back, None
+        if isinstance(back, Exception):
+            raise back
+        return back or b""
+
+    def wait_at_most(self, seconds: float) -> None:
+        self._patience, self._heard_at = seconds, time.monotonic()
+        if self._readable is None:
+            with contextlib.suppress(OSError):  # it is closed
+                self._socket.settimeout(seconds)
+
+    def close(self) -> None:
+        if self._readable is not None:
+            self._readable.close()
+            self._readable = None
+
+    def _receive(self) -> bytes | None:
+        if self._first:
+            data, self._first = self._first, b""
+            return data
+        if self._readable is None:
+            received: bytes = self._socket.recv(READ_BYTES)
+            return received
+        over = None if self._patience is None else self._heard_at + self._patience
+        until = None if self._turn is None else self._turn.until
+        if until is None or (over is not None and over < until):
+            until = over
+        while (self._is_tls and self._socket.pending()) or self._readable.wait(until):
+            try:
+                received = self._recv(READ_BYTES)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                continue  # half a record of TLS
+            self._heard_at = time.monotonic()
+            return received
+        if over is not None and time.monotonic() >= over:
+            raise socket.timeout("timed out")
+        return None  # whoever takes has other things to do
+
+    def _give_back(self) -> None:
+        """Have the connection used again, unless more has come than was asked for."""
+        self.close()
+        self._raw._fp.close()
+        if self._framing.surplus and self._raw._connection is not None:
+            self._raw._connection.close()
+        self._raw.release_conn()
+
+
+def _is_as_sent(raw: Any) -> bool:
+    """Tell whether what is read from the socket is the body: not compressed, and read by nobody yet."""
+    response, coding = raw._fp, raw.headers.get("Content-Encoding", "").strip().lower()
+    if coding not in ("", "identity") or type(response) is not http.client.HTTPResponse:
+        return False
+    is_fresh = getattr(raw, "_fp_bytes_read", None) == 0 and not isinstance(response.chunk_left, int)
+    return is_fresh and isinstance(response.fp, io.BufferedReader) and (response.chunked or response.length != 0)
+
+
+def _framing_of(response: http.client.HTTPResponse) -> Framing:
+    if response.chunked:
+        return Chunked()
+    return UntilItsEnd() if response.length is None else Counted(response.length)
+
+
+def _buffered(file: io.BufferedReader, own: Any) -> bytes:
+    """Return what was read of the body together with the head, and leave the socket so that it never blocks."""
+    own.settimeout(0.0)
+    try:
+        return bytes(file.peek())
+    except (BlockingIOError, ssl.SSLWantReadError):
+        return b""
 
 
 class _LegacyReader:

@@ -1,0 +1,37 @@
+"""Tell by a look that bytes are tokens and nothing else. Pure.
+
+A piece of an answer is nearly always whole events, each with some text of the only answer in it. To see that costs less
+than to parse it, and less still once one was seen: the next one differs from it in its text alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Callable
+
+
+@dataclass(frozen=True)
+class Skimmer:
+    """What a token looks like in one dialect.
+
+    Attributes:
+        mark: what stands before its text; once in each event.
+        count: returns how many events there are in these bytes if it is sure that they are whole, each a token of the
+            only answer, and nothing else; 0 if it is not. It is called between two events.
+    """
+
+    mark: bytes
+    count: Callable[[bytes], int]
+
+    def mould(self, event: bytes) -> tuple[bytes, bytes]:
+        """Return what stands before the text of a token, and behind it: other tokens differ in their text alone."""
+        start = event.index(self.mark) + len(self.mark)
+        end = event.index(b'"', start)
+        while event[:end].endswith(b"\\"):
+            end = event.index(b'"', end + 1)
+        return event[:start], event[end:]
+
+
+is_plain = re.compile(rb"[ !#-\[\]-~]+").fullmatch
+"""Tells whether a text is ASCII that JSON writes as it is: nothing in it can end it."""

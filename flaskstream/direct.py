@@ -1,0 +1,81 @@
+"""Advance a generator where its items are taken, once all that it waits for is one socket."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any, Callable, Iterator
+
+from flaskstream.background import start
+from flaskstream.readable import Turn
+from flaskstream.signals import ENDED, NOTHING, Signal
+
+
+class Direct:
+    """A generator whose turn has begun: what a `Pump` is, without a thread.
+
+    Args:
+        items: the generator. It yields `None` when its time is over.
+        turn: which has begun.
+        signals: that come before any item.
+        close: closes the generator; called once, where it may wait.
+    """
+
+    __slots__ = (
+        *("_items", "_turn", "_signals", "_close", "_is_advancing", "_is_to_be_closed", "_is_closed"),
+    )
+
+    def __init__(self, items: Iterator[Any], turn: Turn, signals: deque[Signal], close: Callable[[], None]) -> None:
+        self._items = items
+        self._turn = turn
+        self._signals = signals
+        self._close = close
+        self._is_advancing = False
+        self._is_to_be_closed = False
+        self._is_closed = False
+
+    def take(self, timeout: float | None) -> Any:
+        """Return the next item, `NOTHING` after `timeout` seconds, or `ENDED`; see `Pump.take`."""
+        if self._signals:
+            return self._signals.popleft()
+        if self._is_closed:
+            return ENDED
+        self._turn.until = None if timeout is None else time.monotonic() + timeout
+        item: Any = ENDED
+        self._is_advancing = True
+        try:
+            item = self._turn.take(self._items)
+        finally:
+            self._is_advancing = False
+            if item is ENDED or self._is_to_be_closed:
+                self._close_once()
+        return self._instead(self._turn.until) if item is None else item
+
+    def _instead(self, until: float | None) -> Any:
+        """Return what to take when nothing came."""
+        if self._signals:
+            return self._signals.popleft()
+        if self._is_to_be_closed:
+            return ENDED
+        now = time.monotonic()
+        if until is not None and now >= until:
+            return NOTHING
+        return self.take(None if until is None else until - now)
+
+    def rouse(self) -> None:
+        """Have whoever takes look for a signal."""
+        if self._is_advancing and self._turn.readable is not None:
+            self._turn.readable.rouse()
+
+    def close(self) -> None:
+        """Have the generator closed, without waiting for it. From anywhere in this thread, and any number of times."""
+        self._is_to_be_closed = True
+        if self._is_advancing:
+            self.rouse()
+        elif not self._is_closed:
+            start(self._close_once, lambda: False)  # whoever calls may be the hub, or the garbage collector
+
+    def _close_once(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._close()

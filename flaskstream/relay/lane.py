@@ -1,0 +1,120 @@
+"""The short way of a token: what is plainly that, and nothing else, needs no parser and no generators in between.
+
+Nine in ten pieces of an answer are whole events with a token each. Whoever takes from the generator that reads an answer
+(see `Turn`) looks here first. What is anything else is put back, and goes the long way, which alone knows how an answer
+ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator, Protocol
+
+from flaskstream.dialects.skimming import Skimmer, is_plain
+from flaskstream.relay.follower import Follower
+from flaskstream.signals import ENDED
+
+
+def _let_the_generator_say_it(data: bytes, tokens: int) -> Any:
+    return None
+
+
+class Reader(Protocol):
+    """What reads the body."""
+
+    def read(self) -> bytes | None:
+        """Return what came; b"" at the end; `None`: nothing while it was the turn of whoever takes."""
+        ...
+
+    def put_back(self, what: bytes | Exception) -> None:
+        """Have the next read return, or raise, this."""
+        ...
+
+
+class Lane:
+    """The short way of one answer.
+
+    Args:
+        skimmer: tells what is plainly a token.
+        one: makes what the generator would have yielded of one token, given its event or its text.
+        takes_text: it is given the text, as JSON writes it.
+        several: makes what the generator would have yielded of these bytes, with so many tokens in them; `None`: let the
+            generator say it.
+    """
+
+    __slots__ = (
+        *("_skimmer", "_one", "_takes_text", "_several", "_before", "_behind", "_start", "_end", "_least"),
+        *("_reader", "_follower", "_buffer", "_is_clear"),
+    )
+
+    def __init__(
+        self,
+        skimmer: Skimmer,
+        one: Callable[[bytes], Any],
+        takes_text: bool = False,
+        several: Callable[[bytes, int], Any] = _let_the_generator_say_it,
+    ) -> None:
+        self._skimmer = skimmer
+        self._one = one
+        self._takes_text = takes_text
+        self._several = several
+        self._reader: Reader | None = None
+        self._follower: Follower | None = None
+        self._buffer: bytearray | None = None
+        self._is_clear = False
+        self._take_mould(b"", b"")
+
+    def follow(self, follower: Follower, buffer: bytearray | None = None) -> None:
+        """Say who goes the long way.
+
+        Args:
+            follower: which knows whether something is unfinished.
+            buffer: what is held of an event.
+        """
+        self._follower, self._buffer = follower, buffer
+
+    def begin(self, reader: Reader) -> None:
+        """Say who reads the body."""
+        self._reader = reader
+
+    def take(self, items: Iterator[Any]) -> Any:
+        """Return the next item, of whichever way, or `ENDED`.
+
+        Args:
+            items: of the long way.
+        """
+        if not self._is_clear:
+            return self._take_the_long_way(items)
+        reader: Any = self._reader
+        try:
+            data = reader.read()
+        except Exception as error:
+            reader.put_back(error)
+            return self._take_the_long_way(items)
+        if data is None:
+            return None
+        if data.endswith(self._behind) and data.startswith(self._before) and len(data) > self._least:
+            if is_plain(data, self._start, len(data) - self._end):
+                return self._one(data[self._start : len(data) - self._end] if self._takes_text else data)
+        item = self._skim(data)
+        if item is None:
+            reader.put_back(data)
+            return self._take_the_long_way(items)
+        return item
+
+    def _skim(self, data: bytes) -> Any:
+        count = self._skimmer.count(data)
+        if count == 1:
+            self._take_mould(*self._skimmer.mould(data))
+        return self._several(data, count) if count else None
+
+    def _take_mould(self, before: bytes, behind: bytes) -> None:
+        self._before, self._behind = before, behind
+        self._start, self._end = len(before), len(behind)
+        self._least = self._start + self._end
+
+    def _take_the_long_way(self, items: Iterator[Any]) -> Any:
+        self._is_clear = False
+        item = next(items, ENDED)
+        is_between = self._follower is not None and not self._buffer and self._follower.is_between_tokens
+        self._is_clear = is_between and self._reader is not None
+        return item
