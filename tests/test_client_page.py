@@ -36,7 +36,7 @@ def test_the_options_are_those_of_the_client() -> None:
 def test_the_codes_are_those_of_the_client() -> None:
     first_cells = [name for name, *_ in PAGE.rows("When the connection is lost")]
     told = {name.strip("`") for name in first_cells if name.startswith("`") and name != "`error.code`"}
-    assert told == set(re.findall(r'(?:StreamError|lost)\("(\w+)"', CODE)) - {"restart"} | {"error"}
+    assert told == set(re.findall(r'(?:StreamError|lost)\("(\w+)"', CODE)) | {"error"}
     (states,) = re.findall(r'@typedef \{("new".*?)\} State', CODE)
     for state in set(re.findall(r'"(\w+)"', states)) - {"new"}:
         assert code(state) in PAGE.section("`stream(url, options)`")
@@ -47,6 +47,8 @@ def test_the_figures_are_those_of_the_code() -> None:
     assert MAX_AGE == 300 and "for five minutes, then ask" in PAGE.text
     assert "LONGEST_RETRY_AFTER = 300_000" in CODE and "`Retry-After` of at most five minutes" in PAGE.text
     assert "2 ** 24; // of one event" in CODE and "more than 16 million characters" in PAGE.text
+    assert "LEAST_DELAY = 250;" in CODE and "at least 250 ms" in PAGE.text
+    assert "STOP = 6000;" in CODE and "It has six seconds" in PAGE.text
 
 
 ASKED = """
@@ -91,6 +93,7 @@ def test_the_page_asks_paints_and_stops(model: Any) -> None:
         }};
         const form = document.querySelector("form");
         await ask("hello");
+        await ask("hello"); // while the answer comes: nothing
         const isOffered = !button.disabled;
         while (!button.disabled) await until(20);
         await until(300); // whatever is not painted yet
@@ -133,7 +136,10 @@ def test_an_answer_is_gone_on_with_after_a_reload(model: Any) -> None:
         const texts = [];
         const show = (text) => texts.push(text);
         if (!sessionStorage.answer) await ask("hello", (text) => text.length > 20 && location.reload());
+        const seen = [];
+        goOn((text) => seen.push(text)); // another one ends it
         await goOn(show);
+        if (seen.length !== 1) throw Error("two loops");
         return { first: texts[0], text: texts.at(-1) };
     """
     told = told_by(app_with(model, said, body))

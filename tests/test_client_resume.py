@@ -66,7 +66,7 @@ def is_the_whole_answer(told: dict[str, Any], said: Script, model: Any) -> None:
 
 def test_answers_are_whole_and_paid_for_once_however_often_connections_break(server: Any, model: Any) -> None:
     rng = random.Random(SEED)
-    lasts = [rng.randint(LEAST_BYTES, MOST_BYTES) for _ in range(CALM_AFTER)]
+    lasts = [*(rng.randint(LEAST_BYTES, MOST_BYTES) for _ in range(CALM_AFTER)), LEAST_BYTES]  # the last one goes first
     said = scripts(CLIENTS)
     with closing(CuttingRelay(server.url, lambda: lasts.pop() if lasts else None)) as relay:
         told = read(relay.url, said)

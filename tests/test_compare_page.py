@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from client_page import page_app
 from compare_page import PHONE, chromium, served, visited
@@ -76,6 +78,19 @@ def test_the_debug_lines_come_as_they_come_out(page):
     assert "wire=" in page.tab.locator("#fixed .lines li").first.inner_text()
 
 
+def test_debug_lines_of_another_run_are_not_this_one_s(page):
+    for tokens in (20, 60):  # the buffer is full in the second run, and the lines of the first come out
+        page.set("unflushed_print", readers=1, tokens=tokens, interval=10)
+        page.press("start")
+        page.until_over()
+    page.until_figure("fixed", "lines", "60 came out")
+    page.until_figure("broken", "lines", "of 60 came out")
+    lines = page.tab.locator("#broken .lines li").all_inner_texts()
+    assert page.figure("broken", "lines").startswith(f"{len(lines)} of 60")
+    assert len({re.search(r"stream=(\S+)", line)[1] for line in lines}) == 1
+    assert "event=1 " in lines[0]
+
+
 def test_the_timeline_is_drawn_and_said(page):
     page.set("joined_body", readers=1, tokens=10, interval=60)
     page.press("start")
@@ -148,8 +163,76 @@ def test_a_page_that_is_loaded_anew_goes_on_and_nothing_is_paid_for_twice(page):
     page.until_figure("fixed", "said", "asked once; over")
     assert page.figure("fixed", "said").startswith(f"{said.tokens} tokens")
     assert "lost" in page.figure("broken", "ended") and page.text("broken") == ""
-    page.tab.reload()
-    assert page.tab.locator(".answer").count() == 0  # it is over
+    for kept in (None, "{not JSON", "{}"):  # it is over; and what makes no sense is nothing
+        if kept:
+            page.tab.evaluate("(kept) => sessionStorage.setItem('flaskstream compare', kept)", kept)
+        page.tab.reload()
+        page.until_over()
+        assert page.tab.locator(".answer").count() == 0
+
+
+def test_a_page_that_is_loaded_anew_before_it_is_answered_gets_the_answer_all_the_same(page, servers):
+    asked = servers["fixed"] + "/stream/chat?*"
+    answered = []
+
+    def swallow_the_first(route):
+        answered.append(route)
+        if len(answered) > 1:
+            route.continue_()
+        else:
+            route.fetch()  # the server answers, and the page does not know
+
+    page.tab.route(asked, swallow_the_first)
+    page.set("token_accumulator", readers=1, tokens=8, interval=20)
+    page.press("start")
+    page.until_figure("fixed", "said", "8 tokens")
+    with page.tab.expect_navigation():
+        page.press("reload")
+    page.until_figure("fixed", "ended", "✓ done")
+    assert page.text("fixed") == Script(tokens=8).text
+    page.until_figure("fixed", "said", "8 tokens, asked once; over")
+    assert len(answered) == 2
+
+
+def test_a_start_can_be_stopped_and_one_that_fails_is_told(page):
+    page.tab.route("**/choice?*", lambda route: None)
+    page.set("token_accumulator", readers=1, tokens=8, interval=20)
+    page.tab.focus("#tokens")
+    page.tab.keyboard.press("Enter")
+    page.until("document.querySelector('#stop').getAttribute('aria-disabled') === 'false'")
+    fields = page.tab.locator("input, select")
+    assert not any(fields.nth(n).is_enabled() for n in range(fields.count()))  # they say what runs
+    assert page.tab.evaluate("document.activeElement.id") == "start"
+    page.press("stop")
+    page.until_over()
+    assert page.tab.locator("#broken .hint").inner_text() == "Stopped before it began."
+    page.press("start")
+    with page.tab.expect_navigation():
+        page.press("reload")
+    page.until_figure("fixed", "ended", "✓ done")  # it needs nobody else
+    page.until_over()
+    page.tab.unroute("**/choice?*")
+    no = {"status": 503, "headers": {"Access-Control-Allow-Origin": "*"}, "json": {"error": "no gunicorn here"}}
+    page.tab.route("**/choice?*", lambda route: route.fulfill(**no))
+    page.press("start")
+    page.until("document.querySelector('#broken .hint').textContent.includes('no gunicorn here')")
+    page.until_over()
+    assert page.tab.locator("#broken .hint").is_visible() and page.tab.locator(".answer").count() == 0
+    page.tab.unroute("**/choice?*")
+    page.press("start")
+    page.until_figure("fixed", "ended", "✓ done")
+    assert not page.tab.locator("#broken .hint").is_visible()
+
+
+def test_without_a_server_stop_ends_it_on_the_page(page):
+    page.set("token_accumulator", readers=1, tokens=100, interval=100)
+    page.press("start")
+    page.until_text("fixed", 5)
+    page.tab.route("**/streams/*", lambda route: route.abort())
+    page.press("stop")
+    page.until_over()
+    assert "■ left" in page.figure("fixed", "ended")
+    assert "could not be told to stop" in page.tab.inner_text("#fixed .hint")
 
 
 def test_stop_stops_the_upstream_and_the_broken_side_pays_on(page):

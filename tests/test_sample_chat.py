@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import pathlib
 import re
 import signal
+import time
 from typing import Any, Iterator
 
 import driven
@@ -74,17 +76,29 @@ class Person:
         self._context.add_init_script(WATCH)
         self._context.set_default_timeout(PATIENCE_MS)
         self.web = self._context.request
-        self.page = self._context.new_page()
-        self.page.on("response", self._note)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", self._hear)
+        self.page = self._tab()
+
+    def _tab(self) -> Any:
+        page = self._context.new_page()
+        page.on("response", self._note)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", self._hear)
+        return page
+
+    def another_tab(self) -> Person:
+        """The same person, who is logged in, at the same page once more."""
+        other = copy.copy(self)
+        other.page = self._tab()
+        other.page.goto(self.url)
+        return other
 
     def _note(self, response: Any) -> None:
         if "/stream/" in response.url and not response.url.endswith(".js"):
             self.visits.append(response)
 
     def _hear(self, message: Any) -> None:
-        if "Failed to load resource" not in message.text:  # of a status, or of a connection, that a test is about
+        is_complaint = message.type in ("error", "warning")
+        if is_complaint and "Failed to load resource" not in message.text:  # of what a test is about
             self.complaints.append(message.text)
 
     def log_in(self, name: str = "ada", password: str = "lovelace") -> Person:
@@ -253,6 +267,16 @@ def test_without_a_token_nothing_is_asked(ada: Person, model: ModelProcess) -> N
     assert len(model.requests()) == 1
 
 
+def test_a_page_whose_token_is_no_longer_good_says_so_and_a_new_one_goes_on(ada: Person) -> None:
+    """Its user has logged in once more."""
+    again = {"csrf_token": ada.token, "name": "ada", "password": "lovelace"}
+    assert ada.web.post(ada.url + "/login", form=again).ok
+    ada.ask().wait_for_end(re.compile("Please load this page again"))
+    ada.page.reload()
+    ada.wait_for_end()
+    assert ada.shown == ["Why?", SCRIPT.text]
+
+
 def test_without_a_login_there_is_nothing(people: Any) -> None:
     nobody = people()
     for path in ("/stream/chat?q=hello", "/stream/client.js"):
@@ -277,15 +301,48 @@ def test_a_foreign_page_cannot_ask_by_a_link(ada: Person, model: ModelProcess) -
     assert model.requests() == []
 
 
-def test_a_question_without_an_answer_comes_back_to_be_asked_again(ada: Person) -> None:
-    ada.page.route("**/stream/chat", lambda route: route.fulfill(status=502, json={"error": {"message": "No model."}}))
-    ada.ask("Why?").wait_for_end("No model.")
-    assert ada.shown == []
-    ada.expect(ada.page.get_by_label("Question")).to_have_value("Why?")
+BAD_GATEWAY = {"status": 502, "content_type": "text/html", "body": "<h1>502 Bad Gateway</h1>"}
+
+
+def test_an_answer_behind_a_broken_proxy_is_asked_for_again_and_paid_for_once(ada: Person, model: ModelProcess) -> None:
+    ada.ask().wait_for(FEW)
+    ada.page.route("**/stream/chat", lambda route: route.fulfill(**BAD_GATEWAY))
+    for _ in range(2):  # it loses nothing either time
+        ada.page.reload()
+        ada.wait_for_end("HTTP 502")
     ada.page.unroute("**/stream/chat")
-    ada.page.get_by_role("button", name="Ask").click()
+    ada.page.get_by_role("button", name="Try again").click()
+    ada.expect(ada.page.get_by_role("button", name="Try again")).to_be_hidden()
     ada.wait_for_end()
     assert ada.shown == ["Why?", SCRIPT.text]
+    assert len(model.requests()) == 1
+
+
+def test_a_question_that_is_not_asked_again_is_given_up(ada: Person, model: ModelProcess) -> None:
+    ada.page.route("**/stream/chat", lambda route: route.fulfill(**BAD_GATEWAY))
+    ada.ask("Why?").wait_for_end("HTTP 502")
+    assert ada.shown == ["Why?", ""]
+    ada.page.unroute("**/stream/chat")
+    ada.ask("How?").wait_for_end()
+    assert ada.shown == ["How?", SCRIPT.text]
+    assert len(model.requests()) == 1
+
+
+@pytest.mark.parametrize("tokens", [0, FEW])
+def test_without_a_server_stop_ends_it_on_the_page(ada: Person, tokens: int) -> None:
+    if tokens:
+        ada.ask().wait_for(tokens)
+    ada.page.route("**/stream/**", lambda route: route.abort())
+    if not tokens:
+        ada.ask().wait_for_end(re.compile("Trying again"))
+    ada.page.get_by_role("button", name="Stop").click()
+    ada.wait_for_end(re.compile("^Stopped"))
+    ada.expect(ada.page.get_by_role("button", name="Ask")).to_be_enabled()
+    if tokens:
+        assert ada.shown[0] == "Why?" and SCRIPT.text.startswith(ada.shown[1])
+    else:  # it goes back to be asked again
+        assert ada.shown == []
+        ada.expect(ada.page.get_by_label("Question")).to_have_value("Why?")
 
 
 def test_a_page_without_a_network_says_so_and_waits(ada: Person, model: ModelProcess) -> None:
@@ -298,12 +355,41 @@ def test_a_page_without_a_network_says_so_and_waits(ada: Person, model: ModelPro
     assert len(model.requests()) == 1
 
 
-def test_who_logs_out_leaves_nothing_to_the_next(ada: Person) -> None:
-    ada.ask().wait_for_end()
-    ada.page.get_by_role("button", name="Log out ada").click()
+def test_who_logs_out_leaves_nothing_to_the_next_in_any_tab(ada: Person, model: ModelProcess) -> None:
+    other = ada.another_tab()
+    other.ask("In the other tab?").wait_for(FEW)
+    ada.ask().wait_for(FEW)
+
+    def late(route: Any) -> None:  # the answers end meanwhile, and are kept
+        wait_until(lambda: all(asked["ended"] for asked in model.requests()))
+        time.sleep(SCRIPT.interval_ms * 3 / 1000)
+        route.continue_()
+
+    ada.page.route("**/logout", late)
+    ada.page.get_by_role("button", name="Log out ada").click(no_wait_after=True)
+    for tab in (ada, other):
+        tab.page.wait_for_url("**/login")
+        assert tab.page.evaluate("() => sessionStorage.length") == 0
     ada.log_in("grace", "hopper").page.get_by_role("button", name="Log out grace").wait_for()
     assert ada.shown == []
-    assert ada.page.evaluate("() => sessionStorage.length") == 0
+
+
+def test_who_could_not_log_out_loses_nothing(ada: Person) -> None:
+    ada.ask().wait_for_end()
+    ada.page.locator("[name=csrf_token]").evaluate("(field) => (field.value = 'stale')")
+    ada.page.get_by_role("button", name="Log out ada").click()
+    ada.page.get_by_text("Please load this page again.").wait_for()
+    ada.page.goto(ada.url + "/login")  # which is for nobody who is logged in
+    assert ada.shown == ["Why?", SCRIPT.text]
+
+
+def test_what_somebody_else_has_left_goes(ada: Person) -> None:
+    """In another tab grace has logged in: this one has not seen the login page."""
+    ada.page.evaluate("() => sessionStorage.setItem('chat of grace', 'a secret')")
+    ada.page.evaluate("() => sessionStorage.setItem('chat of ada', '{not JSON')")
+    ada.page.reload()
+    ada.ask().wait_for_end()
+    assert ada.page.evaluate("() => Object.keys(sessionStorage)") == ["chat of ada"]
 
 
 def test_a_new_chat_begins_without_the_old_one(ada: Person) -> None:
@@ -322,7 +408,7 @@ def test_it_fits_a_phone_and_follows_the_answer(people: Any, scheme: str) -> Non
     told = ada.page.evaluate(
         """() => {
           const chat = document.querySelector("#chat");
-          const buttons = [...document.querySelectorAll("button, textarea")];
+          const buttons = [...document.querySelectorAll("button:not([hidden]), textarea")];
           return {
             width: document.documentElement.scrollWidth,
             height: document.documentElement.scrollHeight,

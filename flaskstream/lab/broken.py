@@ -19,6 +19,7 @@ from flaskstream.lab.faults import active_faults
 from flaskstream.options import StreamOptions
 from flaskstream.probe.route import add_probe
 from flaskstream.relay.answers import tokens as tokens_of
+from flaskstream.resume.ids import checked_stream_id
 from flaskstream.settings import Settings
 from flaskstream.sse import Event, to_json
 from flaskstream.unbuffered import STREAM_HEADERS, StreamResponse
@@ -76,9 +77,12 @@ def install_broken(app: Flask, prefix: str, upstream: Upstream, settings: Settin
     def chat() -> Response:
         try:
             payload = chat_payload(upstream.model, may_choose_model=True)
+            stream_id = checked_stream_id(
+                request.args.get("stream") or secrets.token_hex(8)
+            )  # the page /compare names it
         except ValueError as error:
             return refusal(400, "bad_request", str(error))
-        frames = _frames(steps, upstream, payload, settings.debug_print)
+        frames = _frames(steps, upstream, payload, stream_id, settings.debug_print)
         body = steps.body(stream_with_context(frames))
         return Response(body, content_type="text/event-stream", headers=STREAM_HEADERS)
 
@@ -106,9 +110,9 @@ def _probe(steps: Steps) -> Blueprint:
     return blueprint
 
 
-def _frames(steps: Steps, upstream: Upstream, payload: Any, debug_print: bool) -> Iterator[bytes]:
+def _frames(steps: Steps, upstream: Upstream, payload: Any, stream_id: str, debug_print: bool) -> Iterator[bytes]:
     """Yield the events as a careful view without the kit does: no heartbeat, but a proper end or an error."""
-    wire, stream_id, count = EventWire(), secrets.token_hex(8), 0
+    wire, count = EventWire(), 0
     try:
         for token in steps.tokens(_tokens(steps, upstream, payload)):
             frame, count = wire.frame(Event(to_json({"t": token}))), count + 1

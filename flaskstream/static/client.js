@@ -23,7 +23,7 @@
 
 /**
  * What a stream is doing. `waiting`: its connection is lost, and it is about to come back.
- * The last four are ends: `closed` is one of the page's own.
+ * The last four are ends: `closed` is one of the page's own, after which no callback is called.
  *
  * @typedef {"new" | "connecting" | "open" | "waiting" | "done" | "stopped" | "failed" | "closed"} State
  */
@@ -48,7 +48,7 @@
  * @property {string} [lastEventId] how far a page had come before it was loaded anew
  * @property {string | false} [idempotencyKey] of the first request; without one: a new one; `false`: none, and no
  *     second attempt at a first request
- * @property {number} [maxRetries] attempts in a row without an event; 8
+ * @property {number} [maxRetries] attempts in a row without an event (a `reset` is none); 8
  * @property {number} [minDelay] before the first of them, unless the server tells another; 1000
  * @property {number} [maxDelay] the longest, unless the server tells a longer one; 30000
  * @property {number} [idle] of silence after which a connection is taken for dead; any byte is life; 0: never; 45000
@@ -69,13 +69,22 @@
  * @property {(error: unknown) => void} [onerror] it has failed; without it: an unhandled rejection
  */
 
+const { max, min } = Math;
 const OUR_ID = /^([0-9a-f]{20})-(\d{1,15})$/;
 const LONGEST_TIMER = 2 ** 31 - 1; // a longer one fires at once
+const LEAST_DELAY = 250; // from the second loss on: a server may tell 0, and be lost again and again
 const LONGEST_RETRY_AFTER = 300_000;
+const STOP = 6000; // for what a stop waits for: a server with a store sends its head within 5 seconds
+const LAST_BYTES = 1000; // for the words of an error; and to the end of a connection, which the browser then uses again
 const MOST_CHARACTERS = 2 ** 24; // of one event
-const NO_ANSWER =
-  "No answer yet. A browser opens six connections to one server: other tabs?";
-const DRAIN = 1000; // for the last bytes of a connection, so that the browser can use it again
+const MOST_WORDS = 2 ** 16; // characters of an error
+const LOST = {
+  truncated: "The connection broke off.",
+  unreachable: "The server cannot be reached.",
+  restart: "The server restarts.",
+};
+const NODE_CHARACTERS = 4096; // a browser lays out one text node as a whole
+const NO_ANSWER = "No answer yet. A browser opens six connections to a server: other tabs?";
 
 /**
  * @typedef {object} More
@@ -83,7 +92,7 @@ const DRAIN = 1000; // for the last bytes of a connection, so that the browser c
  * @property {string | undefined} [id]
  * @property {number} [status]
  * @property {number | undefined} [retryAfter]
- * @property {boolean} [isTransient]
+ * @property {unknown} [isTransient]
  */
 
 /** Why a stream failed: `code` is the server's, or one of those in docs/client.md. */
@@ -94,7 +103,7 @@ export class StreamError extends Error {
    * @param {More} [more]
    */
   constructor(code, message, more = {}) {
-    super(message, { cause: more.cause });
+    super(message, more);
     this.name = "StreamError";
     this.code = code;
     /** Under which the server's log says more. */
@@ -104,7 +113,7 @@ export class StreamError extends Error {
     /** Milliseconds after which the server wants to be asked again. */
     this.retryAfter = more.retryAfter;
     /** Another attempt may help. */
-    this.isTransient = more.isTransient ?? false;
+    this.isTransient = Boolean(more.isTransient);
   }
 }
 
@@ -123,12 +132,11 @@ export class Decoder {
   /** @type {string | undefined} */
   #id;
 
-  /** @param {{ lastEventId?: string, retry?: number | undefined, most?: number }} [start] the connection before */
-  constructor({ lastEventId = "", retry, most = MOST_CHARACTERS } = {}) {
+  /** @param {{ lastEventId?: string, retry?: number | undefined }} [start] the connection before */
+  constructor({ lastEventId = "", retry } = {}) {
     this.lastEventId = lastEventId;
     /** The time to come back that the server told, in milliseconds. */
     this.retry = retry;
-    this.most = most;
   }
 
   /**
@@ -136,32 +144,23 @@ export class Decoder {
    * @returns {Generator<StreamEvent, void>}
    */
   *feed(bytes) {
-    let text = this.#utf8.decode(bytes, { stream: true });
+    const text = this.#utf8.decode(bytes, { stream: true });
     if (!text) return;
-    const isRestOfCRLF = this.#endsWithCR && text[0] === "\n";
+    const lines = (this.#endsWithCR ? text.replace(/^\n/, "") : text).split(/\r\n|\r|\n/);
     this.#endsWithCR = text.endsWith("\r");
-    if (isRestOfCRLF) text = text.slice(1);
-    const lines = text.split(/\r\n|\r|\n/);
     lines[0] = this.#line + lines[0];
     this.#line = lines.pop() ?? "";
     for (const line of lines) {
-      if (line) this.#field(line);
-      else yield* this.#dispatch();
+      const event = line ? this.#field(line) : this.#dispatch();
+      if (event) yield event;
     }
-    if (this.#held + this.#line.length > this.most)
-      throw new StreamError("event_too_large", "The server sent an event that is too large.");
-  }
-
-  /** The stream has ended: what is unfinished is no event. */
-  end() {
-    this.#utf8.decode();
+    if (this.#held + this.#line.length > MOST_CHARACTERS)
+      throw new StreamError("event_too_large", "An event is too large.");
   }
 
   /** @param {string} line */
   #field(line) {
-    const colon = line.indexOf(":");
-    const name = colon < 0 ? line : line.slice(0, colon); // "" of a comment
-    const value = colon < 0 ? "" : line.slice(colon + (line[colon + 1] === " " ? 2 : 1));
+    const [, name, value = ""] = /^([^:]*):? ?(.*)/s.exec(line) ?? []; // a comment has the name ""
     if (name === "data") {
       this.#data.push(value);
       this.#held += value.length + 1;
@@ -170,7 +169,8 @@ export class Decoder {
     else if (name === "retry" && /^\d{1,18}$/.test(value)) this.retry = Number(value);
   }
 
-  *#dispatch() {
+  /** @returns {StreamEvent | undefined} */
+  #dispatch() {
     const [data, id] = [this.#data, this.#id];
     const event = this.#name || "message";
     this.lastEventId = id ?? this.lastEventId;
@@ -178,41 +178,47 @@ export class Decoder {
     this.#name = "";
     this.#id = undefined;
     this.#held = 0;
-    if (data.length) yield { event, data: data.join("\n"), id, lastEventId: this.lastEventId };
+    return data.length ? { event, data: data.join("\n"), id, lastEventId: this.lastEventId } : undefined;
   }
 }
 
 /** A stream that is read by `for await`, once. */
 class Stream {
-  /** Where it is found again; "": the server keeps nothing, and what is lost is lost. */
-  location = "";
   /** @type {State} */
   state = "new";
+  #location = "";
   #url;
   #options;
   #key;
-  #events;
   #decoder;
+  #isRead = false;
   #epoch = "";
   #number = 0;
   #connection = new AbortController();
-  /** @type {Promise<unknown> | undefined} */
-  #asking;
+  /** @type {Promise<unknown>} */
+  #asking = Promise.resolve();
+  /** @type {Promise<void> | undefined} */
+  #stopping;
   #wake = () => {};
   #mayHurry = false;
+  #losses = 0;
 
   /**
    * @param {string | URL} url
    * @param {Options} options
    */
   constructor(url, options) {
-    this.#url = new URL(url, globalThis.document?.baseURI ?? globalThis.location?.href).href;
+    this.#url = new Request(url).url; // from the page's own on
     this.#options = options;
-    if (options.lastEventId) this.location = this.#url; // it comes back
+    if (options.lastEventId) this.#location = this.#url; // it comes back
     // Not `randomUUID`, which a page without TLS does not have.
     this.#key = options.idempotencyKey ?? crypto.getRandomValues(new Uint32Array(4)).join("-");
     this.#decoder = new Decoder(options);
-    this.#events = this.#run();
+  }
+
+  /** Where it is found again; "": the server keeps nothing, and what is lost is lost. */
+  get location() {
+    return this.#location;
   }
 
   /** Of the last event. With `location` all that a page needs to come back after it was loaded anew. */
@@ -220,17 +226,66 @@ class Stream {
     return this.#decoder.lastEventId;
   }
 
-  [Symbol.asyncIterator]() {
-    return this.#events;
+  /** @returns {AsyncGenerator<StreamEvent, void>} */
+  async *[Symbol.asyncIterator]() {
+    if (this.#isRead) throw new StreamError("already_read", "A stream is read once.");
+    this.#isRead = true;
+    const { signal, maxRetries = 8 } = this.#options;
+    const abort = () => this.close();
+    const hooks = new AbortController();
+    signal?.addEventListener("abort", abort, hooks);
+    for (const name of ["pagehide", "pageshow", "online"])
+      globalThis.addEventListener?.(name, (event) => this.#pageChanged(event), hooks); // Node has none
+    if (signal?.aborted) abort();
+    let attempt = 0;
+    try {
+      while (!this.#isOver()) {
+        try {
+          for await (const event of this.#connected()) {
+            if (event.event !== "reset") attempt = 0;
+            yield event;
+          }
+        } catch (thrown) {
+          // Whoever has stopped comes back for the end once. (A stop that fails has ended the reading.)
+          if (attempt) await this.#stopping?.then(() => this.#close("stopped"), () => {});
+          if (this.#isOver()) break;
+          const error = named(thrown);
+          if (!error.isTransient || ++attempt > maxRetries) {
+            this.#close("failed");
+            throw error;
+          }
+          await this.#pause(attempt, error);
+        }
+      }
+      if (signal?.aborted && this.state === "closed") throw signal.reason;
+    } finally {
+      hooks.abort();
+      this.#close("closed"); // whoever leaves the loop reads no further
+    }
   }
 
-  /** End the answer, wherever it is produced. Its reader gets `event: stopped`. Leaving the page does not do this. */
-  async stop() {
-    if (!this.location) await this.#asking; // before it is answered nobody knows where it is
+  /**
+   * End the answer, wherever it is produced. Its reader gets `event: stopped`. Leaving the page does not do this.
+   *
+   * @returns {Promise<void>} rejected: it may go on, but is read no further; another call tries again
+   */
+  stop() {
+    return (this.#stopping ??= this.#stop().catch((error) => {
+      this.#stopping = undefined;
+      this.close();
+      throw named(error);
+    }));
+  }
+
+  async #stop() {
+    // Before it is answered nobody knows where it is.
+    if (!this.#location) await within(STOP, this.#asking, () => this.#close("stopped"));
     if (this.#isWhole()) return;
-    if (!this.location) return this.#close("stopped"); // a server that keeps nothing ends it with its connection
-    const response = await this.#fetch(this.location, "DELETE", { keepalive: true }).catch(lost("unreachable"));
-    if (!response.ok) throw await refusal(response, false);
+    if (!this.#location) return this.#close("stopped"); // a server that keeps nothing ends it with its connection
+    const request = new AbortController();
+    const asked = this.#fetch(this.#location, "DELETE", request, { keepalive: true });
+    const response = await within(STOP, asked, () => request.abort()).catch(lost("unreachable"));
+    if (!response.ok) throw await refusal(response, request);
     this.#wake();
   }
 
@@ -249,50 +304,29 @@ class Stream {
 
   /** @param {State} state */
   #become(state) {
-    if (state === this.state) return;
+    if (this.#isOver()) return;
     this.state = state;
-    tell(this.#options.onstate, state);
+    this.#tell(this.#options.onstate, state);
   }
 
-  /** @returns {AsyncGenerator<StreamEvent, void>} */
-  async *#run() {
-    const { signal, maxRetries = 8 } = this.#options;
-    const abort = () => this.close();
-    const hooks = new AbortController();
-    signal?.addEventListener("abort", abort, hooks);
-    for (const name of ["pagehide", "pageshow", "online"])
-      globalThis.addEventListener?.(name, (event) => this.#pageChanged(event), hooks); // Node has none
-    if (signal?.aborted) abort();
-    let attempt = 0;
-    try {
-      while (!this.#isOver()) {
-        try {
-          for await (const event of this.#connected()) {
-            attempt = 0;
-            yield event;
-          }
-        } catch (error) {
-          if (this.#isOver()) break;
-          if (!(error instanceof StreamError) || !error.isTransient || ++attempt > maxRetries) throw error;
-          await this.#pause(attempt, error);
-        }
-      }
-      if (signal?.aborted && this.state === "closed") throw signal.reason;
-    } catch (error) {
-      this.#close("failed");
-      throw error;
-    } finally {
-      hooks.abort();
-      this.#close("closed"); // whoever leaves the loop reads no further
-    }
+  /**
+   * Call a callback, unless the page has closed; what it throws is its own, and does not end the stream.
+   *
+   * @template Told
+   * @param {((told: Told) => void) | undefined} callback
+   * @param {Told} told
+   */
+  async #tell(callback, told) {
+    await told;
+    if (this.state !== "closed") callback?.(told);
   }
 
   #isOver() {
-    return this.#isWhole() || this.state === "failed" || this.state === "closed";
+    return /done|stopped|failed|closed/.test(this.state);
   }
 
   #isWhole() {
-    return this.state === "done" || this.state === "stopped";
+    return /done|stopped/.test(this.state);
   }
 
   /**
@@ -303,35 +337,35 @@ class Stream {
   async *#connected() {
     const { idle = 45_000, isEnd = isOurEnd } = this.#options;
     const connection = (this.#connection = new AbortController());
-    const pulse = watch(idle, () => connection.abort());
+    // Ticks are counted and not time: a page that slept has not been listening. Nor has one that has an event to take
+    // care of; and a first answer may take its time, and must not be asked for twice.
+    let silence = this.#location ? 0 : -Infinity;
+    const tick = () => ++silence > 4 && connection.abort();
+    const watch = idle ? setInterval(tick, min(idle / 4, LONGEST_TIMER)) : 0;
     /** @type {ReadableStreamDefaultReader<Uint8Array> | undefined} */
     let reader;
     try {
-      pulse.isAwaited = Boolean(this.location); // a first answer may take its time, and must not be asked for twice
-      const asking = this.#ask(connection.signal);
+      const asking = this.#ask(connection);
       this.#asking = asking.catch(() => {});
       reader = await asking;
       if (!reader) return this.#become("done");
-      const decoder = (this.#decoder = new Decoder(this.#decoder));
-      for (;;) {
-        pulse.quiet = 0;
-        pulse.isAwaited = true;
-        const { done, value } = await reader.read().catch(lost("truncated", this.location));
-        pulse.isAwaited = false;
-        if (done) break;
-        for (const event of decoder.feed(value)) {
+      this.#decoder = new Decoder(this.#decoder);
+      while (!this.#isOver()) {
+        silence = 0;
+        // An end of the bytes is no end of the answer.
+        const reading = reader.read().then(({ value }) => value ?? Promise.reject());
+        const bytes = await reading.catch(lost("truncated", this.#location));
+        silence = -Infinity;
+        for (const event of this.#decoder.feed(bytes)) {
+          if (this.#isOver()) return; // also by the page, which wants nothing more of this piece
           if (!this.#isNew(event)) continue;
           if (isEnd(event)) this.#become(event.event === "stopped" ? "stopped" : "done");
           yield event;
-          if (this.#isOver()) return; // also by the page, which wants nothing more of this piece
-          if (event.event === "reset" && event.id !== undefined) throw new StreamError("evicted", event.data);
         }
       }
-      decoder.end();
-      lost("truncated", this.location)();
     } finally {
-      clearInterval(pulse.timer);
-      if (reader && this.#isWhole()) drain(reader, connection);
+      clearInterval(watch);
+      if (reader && this.#isWhole()) rest(reader, connection);
       else connection.abort();
     }
   }
@@ -342,92 +376,108 @@ class Stream {
    * @param {StreamEvent} event
    */
   #isNew({ event, data, id = "" }) {
-    if (event === "reset") this.#epoch = "";
+    if (event === "reset") {
+      // With an id it is an end. What the page has is all that there will be, and is not to be forgotten.
+      if (id) throw new StreamError("evicted", "The server no longer has the rest.");
+      this.#epoch = "";
+    }
     const [, epoch, digits] = OUR_ID.exec(id) ?? [];
     if (epoch) {
       const number = Number(digits);
       if (epoch === this.#epoch && number <= this.#number) return false;
       [this.#epoch, this.#number] = [epoch, number];
     }
-    if (event === "restart" && this.location)
-      throw new StreamError("restart", "The server restarts.", { isTransient: true });
-    if (event === "error") throw failure(data);
+    if (event === "restart" && this.#location) lost("restart", true)();
+    if (event === "error") throw failure(data, data);
     return true;
   }
 
   /**
    * Ask for the stream, or for the rest of it.
    *
-   * @param {AbortSignal} signal
+   * @param {AbortController} connection
    * @returns {Promise<ReadableStreamDefaultReader<Uint8Array> | undefined>} nothing: there is nothing more
    */
-  async #ask(signal) {
-    const { hintAfter = 8000, onhint = (hint) => console.warn(hint), onopen } = this.#options;
-    const isBack = Boolean(this.location);
+  async #ask(connection) {
+    const { hintAfter = 8000, onhint = console.warn, onopen } = this.#options;
+    const place = this.#location; // where to come back to
     this.#become("connecting");
-    const hint = setTimeout(() => tell(onhint, NO_ANSWER), hintAfter);
-    try {
-      const response = await (isBack ? this.#fetch(this.location, "GET", { signal }) : this.#begin(signal)).catch(
-        lost("unreachable", isBack || this.#key),
-      );
-      if (response.status === 204) return;
-      const type = response.headers.get("Content-Type") ?? "";
-      const isStream = response.ok && type.startsWith("text/event-stream");
-      if (!isStream || !response.body) throw await refusal(response, isBack);
-      this.location = placeOf(response, this.#url) || this.location;
-      this.#become("open");
-      tell(onopen, response);
-      return response.body.getReader();
-    } finally {
-      clearTimeout(hint);
-    }
+    const asked = place ? this.#fetch(place, "GET", connection) : this.#begin(connection);
+    const answered = within(hintAfter, asked, () => this.#tell(onhint, NO_ANSWER));
+    const response = await answered.catch(lost("unreachable", place || this.#key));
+    const { ok, status, headers, body } = response;
+    if (status === 204) return;
+    if (!ok) throw await refusal(response, connection, place);
+    const type = headers.get("Content-Type") ?? "";
+    if (!/^text\/event-stream\b/i.test(type) || !body)
+      throw new StreamError("not_a_stream", `expected an event stream, got ${type}`, { status });
+    this.#keepPlace(response);
+    this.#become("open");
+    this.#tell(onopen, response);
+    return body.getReader();
   }
 
-  /** @param {AbortSignal} signal */
-  #begin(signal) {
+  /**
+   * Where it is found again: on the server that was asked, whatever a proxy makes it think of its own name.
+   *
+   * @param {Response} response
+   */
+  #keepPlace({ headers, url }) {
+    const said = headers.get("Location");
+    const base = new URL(url || this.#url);
+    if (said)
+      try {
+        const { pathname, search } = new URL(said, base);
+        this.#location = base.origin + pathname + search; // and not resolved: "//host" would be another server
+      } catch {} // what is no place is none
+  }
+
+  /** @param {AbortController} connection */
+  #begin(connection) {
     const { body, method = body === undefined ? "GET" : "POST" } = this.#options;
-    const isJson = isPlain(body);
-    const sent = /** @type {BodyInit | undefined} */ (isJson ? JSON.stringify(body) : body);
-    return this.#fetch(this.#url, method, { signal, body: sent ?? null }, (headers) => {
-      if (isJson && !headers.has("Content-Type")) headers.set("Content-Type", "application/json");
-      if (this.#key && !headers.has("Idempotency-Key")) headers.set("Idempotency-Key", this.#key);
-    });
+    const isJson = / (Object|Array)]/.test({}.toString.call(body));
+    const sent = /** @type {BodyInit | null} */ (isJson ? JSON.stringify(body) : body);
+    const headers = { "Content-Type": isJson && "application/json", "Idempotency-Key": this.#key };
+    return this.#fetch(this.#url, method, connection, { body: sent }, headers);
   }
 
   /**
    * @param {string} url
    * @param {string} method
-   * @param {RequestInit} init
-   * @param {(headers: Headers) => void} [more]
+   * @param {AbortController} request
+   * @param {RequestInit} [init]
+   * @param {Record<string, string | false | undefined>} [more] headers
+   * @returns {Promise<Response>}
    */
-  #fetch(url, method, init, more) {
-    const { fetch: ask = fetch, credentials = "same-origin", csrfToken } = this.#options;
+  #fetch(url, method, { signal }, init, more) {
+    const { fetch: ask = fetch, credentials, csrfToken } = this.#options;
     const headers = new Headers(this.#options.headers);
-    headers.set("Accept", "text/event-stream");
-    if (csrfToken && method !== "GET") headers.set("X-CSRFToken", csrfToken);
+    /** @type {typeof more} */
+    const ours = { Accept: "text/event-stream", "X-CSRFToken": method !== "GET" && csrfToken, ...more };
+    for (const [name, value] of Object.entries(ours)) if (value && !headers.has(name)) headers.set(name, value);
     // The bytes of UTF-8, as the standard wants it: a header has no other characters.
-    const id = String.fromCharCode(...new TextEncoder().encode(this.lastEventId));
+    const id = new TextEncoder().encode(this.lastEventId).reduce((text, byte) => text + String.fromCharCode(byte), "");
     if (id && method !== "DELETE") headers.set("Last-Event-ID", id);
-    more?.(headers);
-    return ask(url, { ...init, method, headers, credentials, cache: "no-store" });
+    const request = { ...init, method, headers, credentials, signal, cache: "no-store" };
+    return (async () => ask(url, /** @type {RequestInit} */ (request)))(); // one that throws is one that fails
   }
 
   /**
    * Wait before the next attempt: twice as long each time, up to a limit; then up to half as much more, so that not
-   * all clients come in the same moment.
+   * all clients come in the same moment. A server that restarts tells when it wants to be asked.
    *
    * @param {number} attempt
    * @param {StreamError} error
    */
   async #pause(attempt, error) {
     const { minDelay = 1000, maxDelay = 30_000, onretry } = this.#options;
-    const first = this.#decoder.retry ?? minDelay;
-    const base = attempt > 1 ? Math.max(first, minDelay) : first; // a server may tell 0
-    const wanted = Math.min(base * 2 ** (attempt - 1), Math.max(base, maxDelay));
-    const delay = Math.min(Math.max(wanted, error.retryAfter ?? 0) * (1 + Math.random() / 2), LONGEST_TIMER);
-    this.#mayHurry = error.retryAfter === undefined && error.code !== "restart";
+    const isRestart = error.code === "restart";
+    const first = max(this.#decoder.retry ?? minDelay, this.#losses++ ? LEAST_DELAY : 0);
+    const wanted = isRestart ? first : min(first * 2 ** (attempt - 1), max(first, maxDelay));
+    const delay = min(max(wanted, error.retryAfter ?? 0) * (1 + Math.random() / 2), LONGEST_TIMER);
+    this.#mayHurry = !error.retryAfter && !isRestart;
     this.#become("waiting");
-    tell(onretry, { delay, attempt, error });
+    this.#tell(onretry, { delay, attempt, error });
     await new Promise((resolve) => {
       const timer = setTimeout(resolve, delay);
       this.#wake = () => resolve(clearTimeout(timer));
@@ -440,17 +490,18 @@ class Stream {
    * @param {Event} event
    */
   #pageChanged(event) {
-    const isPutAside = event.type === "pagehide" && /** @type {PageTransitionEvent} */ (event).persisted;
-    if (isPutAside && this.location) this.#connection.abort();
-    else if (event.type !== "pagehide" && this.#mayHurry) this.#wake();
+    const { type, persisted } = /** @type {PageTransitionEvent} */ (event);
+    if (type === "pagehide") {
+      if (persisted && this.#location) this.#connection.abort();
+    } else if (this.#mayHurry) this.#wake();
   }
 }
 
 /**
  * Read a stream: `for await (const event of stream(url, options))`. Nothing is asked before the loop begins.
  *
- * The loop ends after `done` or `stopped`; everything else that ends it is thrown, a `StreamError` or what the signal
- * was aborted with. An event `reset` says that what came before is to be forgotten.
+ * The loop ends after `done` or `stopped`, and where the page closes it; everything else that ends it is thrown, a
+ * `StreamError` or what the signal was aborted with. An event `reset` says that what came before is to be forgotten.
  *
  * @param {string | URL} url
  * @param {Options} [options]
@@ -460,19 +511,20 @@ export function stream(url, options = {}) {
 }
 
 /**
- * The same with callbacks. After `close()`, or an abort, none is called.
+ * The same with callbacks. After `close()`, or an abort, none is called, whichever it is.
  *
  * @param {string | URL} url
  * @param {Options & Callbacks} [options]
  */
 export function listen(url, options = {}) {
   const events = stream(url, options);
+  const isClosed = () => events.state === "closed";
   const read = async () => {
     try {
-      for await (const event of events) options.onevent?.(event);
-      if (events.state !== "closed") options.onend?.(events);
+      for await (const event of events) if (!isClosed()) options.onevent?.(event);
+      if (!isClosed()) options.onend?.(events);
     } catch (error) {
-      if (events.state === "closed" && options.signal?.aborted) return;
+      if (isClosed() && options.signal?.aborted) return;
       if (!options.onerror) throw error;
       options.onerror(error);
     }
@@ -503,9 +555,9 @@ export function paint(element, { text = (event) => JSON.parse(event.data).t ?? "
     if (!pending) return;
     const box = scroller ?? scrollerOf(element);
     const isAtEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 16;
-    const last = nodes[nodes.length - 1];
+    const last = nodes.at(-1);
     if (last?.isConnected && last.length < NODE_CHARACTERS) last.appendData(pending);
-    else element.append((nodes[nodes.length] = document.createTextNode(pending)));
+    else element.append((nodes[nodes.length] = new Text(pending)));
     pending = "";
     if (isAtEnd) box.scrollTop = box.scrollHeight;
   };
@@ -537,8 +589,6 @@ export function paint(element, { text = (event) => JSON.parse(event.data).t ?? "
   return painter;
 }
 
-const NODE_CHARACTERS = 4096; // a browser lays out one text node as a whole
-
 /** @param {Element} element */
 function scrollerOf(element) {
   /** @type {Element | null} */
@@ -553,66 +603,64 @@ function isOurEnd({ event }) {
   return event === "done" || event === "stopped";
 }
 
-/** @param {unknown} body */
-function isPlain(body) {
-  return / (Object|Array)]/.test(Object.prototype.toString.call(body));
-}
-
 /**
- * Where a stream is found again: on the server that was asked, whatever a proxy makes it think of its own name.
- *
- * @param {Response} response
- * @param {string} asked
- */
-function placeOf(response, asked) {
-  const said = response.headers.get("Location");
-  if (!said) return "";
-  const base = response.url || asked;
-  const { pathname, search } = new URL(said, base);
-  return new URL(base).origin + pathname + search; // and not resolved: "//host" would be another server
-}
-
-/**
- * @param {string} code
- * @param {unknown} [mayHelp] another attempt
+ * @param {keyof typeof LOST} code
+ * @param {unknown} [isTransient]
  * @returns {(cause?: unknown) => never}
  */
-function lost(code, mayHelp) {
-  const message = code === "truncated" ? "The connection broke off." : "The server cannot be reached.";
+function lost(code, isTransient) {
   return (cause) => {
-    throw new StreamError(code, message, { cause, isTransient: Boolean(mayHelp) });
+    throw new StreamError(code, LOST[code], { cause, isTransient });
   };
 }
 
 /**
- * What an `event: error` says, or the body of an error status.
+ * Whatever was thrown, with a code. What is none of ours has gone wrong in the page: a header, a body, an option.
+ *
+ * @param {unknown} error
+ */
+function named(error) {
+  return error instanceof StreamError ? error : new StreamError("usage", String(error), { cause: error });
+}
+
+/**
+ * What an `event: error` says, or the body of an error status: `{error: {code, message}}`, `{error: "..."}`, or
+ * without the `error` around it.
  *
  * @param {string} text
+ * @param {string} otherwise the message, if there is none in it
  * @param {More} [more]
  */
-function failure(text, more = {}) {
+function failure(text, otherwise, more) {
   let said;
   try {
     said = JSON.parse(text);
   } catch {}
-  const { code, message, id } = said?.error ?? said ?? {};
-  return new StreamError(code ?? "error", message ?? text.slice(0, 200), { ...more, id });
+  const error = said?.error ?? said;
+  const message = firstText(error?.message, error, otherwise).slice(0, 500);
+  return new StreamError(firstText(error?.code, "error"), message, { ...more, id: error?.id });
 }
 
 /**
- * What is wrong with a response that is no stream.
+ * @param {...unknown} values
+ * @returns {string}
+ */
+function firstText(...values) {
+  return /** @type {string} */ (values.find((value) => typeof value === "string"));
+}
+
+/**
+ * What a response with an error status says.
  *
  * @param {Response} response
- * @param {boolean} isBack it was asked for the rest of one, which may be asked again
+ * @param {AbortController} connection
+ * @param {unknown} [isBack] it was asked for the rest of one, which may be asked again
  */
-async function refusal(response, isBack) {
-  const { ok, status, headers } = response;
-  const type = headers.get("Content-Type");
-  if (ok) return new StreamError("not_a_stream", `expected a stream of events, got ${type}`, { status });
-  const text = await response.text().catch(() => "");
+async function refusal({ status, headers, body }, connection, isBack) {
+  const text = body ? await rest(body.getReader(), connection) : "";
   const retryAfter = status === 429 || status === 503 ? milliseconds(headers.get("Retry-After") ?? "") : undefined;
   const mayWait = retryAfter === undefined ? isBack && status >= 500 : retryAfter <= LONGEST_RETRY_AFTER;
-  return failure(text || `HTTP ${status}`, { status, isTransient: mayWait, retryAfter });
+  return failure(text, `HTTP ${status}`, { status, isTransient: mayWait, retryAfter });
 }
 
 /**
@@ -621,44 +669,36 @@ async function refusal(response, isBack) {
  */
 function milliseconds(retryAfter) {
   const found = /^\d+$/.test(retryAfter) ? Number(retryAfter) * 1000 : Date.parse(retryAfter) - Date.now();
-  return Number.isNaN(found) ? undefined : Math.max(0, found);
+  return isNaN(found) ? undefined : max(0, found);
 }
 
 /**
- * Count the silence of a connection while something is awaited. Ticks are counted and not time: a page that slept has
- * not been listening.
+ * The rest of a body, which has no more than `LAST_BYTES` to come in; its beginning as text.
  *
- * @param {number} idle
- * @param {() => void} die
- */
-function watch(idle, die) {
-  const tick = () => {
-    if (pulse.isAwaited && ++pulse.quiet > 4) die();
-  };
-  const timer = idle ? setInterval(tick, Math.min(idle / 4, LONGEST_TIMER)) : undefined;
-  const pulse = { quiet: 0, isAwaited: false, timer };
-  return pulse;
-}
-
-/**
  * @param {ReadableStreamDefaultReader<Uint8Array>} reader
  * @param {AbortController} connection
  */
-async function drain(reader, connection) {
-  const timer = setTimeout(() => connection.abort(), DRAIN);
+async function rest(reader, connection) {
+  const utf8 = new TextDecoder();
+  let text = "";
+  const timer = setTimeout(() => connection.abort(), LAST_BYTES);
   try {
-    while (!(await reader.read()).done);
+    for (let part; !(part = await reader.read()).done; )
+      if (text.length < MOST_WORDS) text += utf8.decode(part.value, { stream: true });
   } catch {}
   clearTimeout(timer);
+  return text;
 }
 
 /**
- * Call a callback; what it throws is its own, and does not end the stream.
+ * Wait for something; if it takes too long, do something about it.
  *
- * @template Told
- * @param {((told: Told) => void) | undefined} callback
- * @param {Told} told
+ * @template Found
+ * @param {number} milliseconds
+ * @param {Promise<Found>} awaited
+ * @param {() => void} late
  */
-function tell(callback, told) {
-  Promise.resolve(told).then(callback);
+function within(milliseconds, awaited, late) {
+  const timer = setTimeout(late, min(milliseconds, LONGEST_TIMER));
+  return awaited.finally(() => clearTimeout(timer));
 }

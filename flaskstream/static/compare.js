@@ -37,6 +37,7 @@ import { listen, paint, stream } from "./client.js";
  * Of a reader, for the page that comes after this one.
  *
  * @typedef {object} Kept
+ * @property {boolean} isOpen
  * @property {string} location
  * @property {string} lastEventId
  * @property {string} text
@@ -46,23 +47,22 @@ import { listen, paint, stream } from "./client.js";
  */
 
 /**
- * From "Start" on. `after`: the last debug line before it; `fields`: of the form.
+ * From "Start" on. `id`: the ids of its streams begin with it, and nobody guesses it; `fields`: of the form.
  *
  * @typedef {object} Run
  * @property {string} id
  * @property {number} began
- * @property {number} after
  * @property {number} interval
  * @property {Record<string, string>} models
  * @property {Record<string, string>} fields
  */
-
 
 const KEPT = "flaskstream compare";
 /** @type {import("./client.js").Options} for another origin: without a header that it would have to allow first */
 const ELSEWHERE = { idempotencyKey: false, credentials: "omit" };
 const AT_ONCE = 5; // what comes within so many milliseconds came at once
 const HINT_AFTER = 3000;
+const STOP_WITHIN = 3000; // or it is left
 const MOST_LINES = 300;
 const SPEECH = 2500; // between two sentences to a screen reader
 /** @type {Record<string, string>} */
@@ -135,6 +135,9 @@ class Reader {
   outcome = "";
   endedAt = 0;
   why = "";
+  isLeft = false;
+  /** Its first response has begun. */
+  isOpen = false;
   /** @type {ReturnType<typeof stream> | undefined} */
   events;
 
@@ -144,10 +147,21 @@ class Reader {
    */
   constructor(column, number) {
     this.column = column;
+    this.id = `${run.id}-${column.side}-${number}`;
     this.name = `${column.title}, reader ${number}`;
     this.box = element("div", "", { class: "answer", role: "group", tabindex: "0", "aria-label": this.name });
     this.painter = paint(this.box);
     find(".answers", column.section).append(this.box);
+  }
+
+  /** Ask, under the id of this reader: who asks for the second time gets the same answer, where there is a store. */
+  ask() {
+    const query = new URLSearchParams({ q: run.fields.question });
+    const { isFixed, side } = this.column;
+    if (run.models[side]) query.set("model", run.models[side]);
+    if (isFixed) return this.read(`chat?${query}`, { headers: { "X-Stream-Id": this.id } });
+    query.set("stream", this.id);
+    return this.read(`${state?.broken}/chat?${query}`, ELSEWHERE);
   }
 
   /**
@@ -159,15 +173,32 @@ class Reader {
     const onhint = (/** @type {string} */ hint) => column.hint(column.isFixed ? hint : HELD);
     const onretry = (/** @type {{ delay: number }} */ { delay }) =>
       column.hint(`The connection was lost; the answer goes on. Back in ${seconds(delay)}.`);
-    const onopen = () => column.hint("");
+    const onopen = () => {
+      this.isOpen = true;
+      column.hint("");
+    };
     this.events = stream(url, { hintAfter: HINT_AFTER, ...options, onhint, onretry, onopen });
     try {
       for await (const event of this.events) this.#take(event);
       this.end(this.events.state === "closed" ? "left" : this.events.state);
     } catch (error) {
       const { code = "error", message = String(error) } = /** @type {import("./client.js").StreamError} */ (error);
-      this.end("failed", `${code}: ${message}`);
+      this.end(this.isLeft ? "left" : "failed", `${code}: ${message}`);
     }
+  }
+
+  /** End it: at the server, where there is somebody to tell and that can be reached, and here in any case. */
+  stop() {
+    const { events, column } = this;
+    if (this.outcome || !events) return;
+    const leave = () => events.close();
+    this.isLeft = true;
+    if (!column.isFixed) return leave();
+    events.stop().catch((error) => {
+      column.hint(`The server could not be told to stop: ${error.message}`);
+      leave();
+    });
+    setTimeout(leave, STOP_WITHIN);
   }
 
   /** @param {import("./client.js").StreamEvent} event */
@@ -209,13 +240,27 @@ class Reader {
 
   /** @returns {Kept} */
   kept() {
-    const { text, arrivals, outcome, endedAt, events } = this;
+    const { text, arrivals, outcome, endedAt, isOpen, events } = this;
     const { location = "", lastEventId = "" } = events ?? {};
-    return { text, arrivals, outcome, endedAt, location, lastEventId };
+    return { text, arrivals, outcome, endedAt, isOpen, location, lastEventId };
+  }
+
+  /**
+   * Go on with what the page before this one has read. The fixed side can, also before it has got an answer.
+   *
+   * @param {Kept | undefined} kept
+   */
+  goOn(kept) {
+    if (kept) this.#restore(kept);
+    if (this.outcome) return;
+    const isKept = this.column.isFixed && (!kept?.isOpen || kept.location); // by the server, as far as is known
+    if (!isKept) this.end("lost", "with the page: there is nothing to come back to");
+    else if (kept?.lastEventId) this.read(kept.location, { lastEventId: kept.lastEventId });
+    else this.ask();
   }
 
   /** @param {Kept} kept */
-  restore({ text, arrivals, outcome, endedAt }) {
+  #restore({ text, arrivals, outcome, endedAt }) {
     Object.assign(this, { text, arrivals, outcome, endedAt });
     this.painter.add(text);
   }
@@ -268,6 +313,8 @@ class Column {
     this.readers = Array.from({ length: count }, (_, n) => new Reader(this, n + 1));
     this.said = "";
     this.lines = { count: 0, late: 0 };
+    for (const figure of Object.values(this.figures)) set(figure, "–");
+    this.describe();
     this.hint("");
   }
 
@@ -458,10 +505,9 @@ const reloadButton = /** @type {HTMLElement} */ (find("#reload"));
 const stillness = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** @type {Run} */
-let run = { id: "", began: Date.now(), after: 0, interval: 100, models: {}, fields: {} };
-let isStarting = false;
-/** The number of the last line that the desk has told. */
-let lastLine = 0;
+let run = { id: "", began: Date.now(), interval: 100, models: {}, fields: {} };
+/** @type {AbortController | undefined} While the broken server is being started. */
+let starting;
 
 /**
  * @param {string} path
@@ -474,7 +520,7 @@ async function asked(path, init) {
   return answer;
 }
 
-const isRunning = () => isStarting || shown.some(({ isReading }) => isReading);
+const isRunning = () => Boolean(starting) || shown.some(({ isReading }) => isReading);
 
 /** @returns {Choice | undefined} */
 const chosen = () => state?.choices.find(({ name }) => name === form.fault.value);
@@ -490,51 +536,80 @@ function modelOf(/** @type {string} */ side, /** @type {Choice} */ choice) {
 
 async function start() {
   if (isRunning()) return;
-  isStarting = true;
-  buttons();
   const choice = chosen();
-  const id = crypto.getRandomValues(new Uint32Array(2)).join("");
-  run = { ...run, id, interval: Number(form.interval.value), fields: fields(), models: {} };
-  for (const column of shown) column.reset(Number(form.readers.value));
-  let trouble = "";
-  run.after = lastLine;
-  if (choice) {
-    announce(`Starting the broken server with ${choice.name}.`);
-    await asked(`/choice?name=${choice.name}`, { method: "POST" })
-      .then(({ after }) => (run.after = after))
-      .catch((error) => (trouble = error.message));
-    if (state?.pace) for (const { side } of shown) run.models[side] = modelOf(side, choice);
-  }
+  run = { id: newId(), began: Date.now(), interval: Number(form.interval.value), fields: fields(), models: {} };
+  if (choice && state?.pace) for (const { side } of shown) run.models[side] = modelOf(side, choice);
+  for (const column of shown) column.reset(0);
+  const trouble = choice ? await prepared(choice.name) : "";
+  if (trouble) columns.broken.hint(trouble);
+  else begin();
+  keepSoon(); // not at once: what fails because the page is left is kept
+  update();
+}
+
+function newId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(8));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function begin() {
   run.began = Date.now();
   announce("Reading.");
-  for (const { side, readers, isFixed } of shown)
-    for (const reader of readers) reader.read(question(side), isFixed ? {} : ELSEWHERE);
-  if (trouble) columns.broken.hint(trouble);
-  isStarting = false;
-  keep();
+  for (const column of shown) {
+    column.reset(Number(run.fields.readers));
+    for (const reader of column.readers) reader.ask();
+  }
   watch();
 }
 
-/** @param {string} side */
-function question(side) {
-  const query = new URLSearchParams({ q: form.question.value });
-  if (run.models[side]) query.set("model", run.models[side]);
-  return `${side === "fixed" ? new URL(".", document.baseURI).href.slice(0, -1) : state?.broken}/chat?${query}`;
+/**
+ * Have the broken server started with a mistake.
+ *
+ * @param {string} name
+ * @returns {Promise<string>} why there is none, if there is none
+ */
+async function prepared(name) {
+  const { signal } = (starting = new AbortController());
+  announce(`Starting the broken server with ${name}.`);
+  keep();
+  update();
+  try {
+    await asked(`/choice?name=${name}`, { method: "POST", signal });
+    return "";
+  } catch (error) {
+    const { message } = /** @type {Error} */ (error);
+    return signal.aborted ? "Stopped before it began." : `The broken server could not be started: ${message}`;
+  } finally {
+    starting = undefined;
+  }
 }
 
 function stop() {
-  if (!isRunning()) return;
-  for (const { readers, isFixed } of shown)
-    for (const { events, outcome } of readers) {
-      if (outcome || !events) continue;
-      if (isFixed) events.stop().catch((error) => columns.fixed.hint(`It could not be stopped: ${error.message}`));
-      else events.close(); // there is nobody else to tell
-    }
+  starting?.abort();
+  for (const { readers } of shown) for (const reader of readers) reader.stop();
 }
 
+const FIELDS = ["question", "fault", "readers", "tokens", "interval"];
+
 function fields() {
-  const names = ["question", "fault", "readers", "tokens", "interval"];
-  return Object.fromEntries(names.map((name) => [name, form[name].value]));
+  return Object.fromEntries(FIELDS.map((name) => [name, form[name].value]));
+}
+
+/** @param {Record<string, string>} fields */
+function fill(fields) {
+  form.fault.value = fields.fault;
+  showChoice();
+  for (const name of FIELDS) form[name].value = fields[name];
+}
+
+/**
+ * While it runs they say what runs.
+ *
+ * @param {boolean} isFixed
+ */
+function fix(isFixed) {
+  if (isFixed && FIELDS.includes(document.activeElement?.id ?? "")) startButton.focus(); // or the focus would be lost
+  for (const name of FIELDS) form[name].disabled = isFixed;
 }
 
 let keeping = 0;
@@ -551,23 +626,30 @@ function keep() {
   else sessionStorage.removeItem(KEPT);
 }
 
-/** Go on with what was read when the page was loaded anew: the fixed side can. */
+/**
+ * What the page before this one has kept.
+ *
+ * @returns {{ run: Run, sides: Record<string, Kept[]> } | undefined} nothing, also where it makes no sense
+ */
+function remembered() {
+  try {
+    const { run, sides } = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
+    return run.fields.readers && run.models && sides ? { run, sides } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Go on with what was read when the page was loaded anew. */
 function restore() {
-  const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "null");
+  const kept = remembered();
   if (!kept) return;
   run = kept.run;
-  for (const [name, value] of Object.entries(run.fields)) form[name].value = value;
+  fill(run.fields);
   announce("The page was loaded anew.");
   for (const column of shown) {
-    const sides = kept.sides[column.side] ?? [];
-    column.reset(sides.length);
-    sides.forEach((/** @type {Kept} */ one, /** @type {number} */ n) => {
-      const reader = column.readers[n];
-      reader.restore(one);
-      if (one.outcome) return;
-      if (column.isFixed && one.location) reader.read(one.location, { lastEventId: one.lastEventId });
-      else reader.end("lost", "with the page: there is nothing to come back to");
-    });
+    column.reset(Number(run.fields.readers));
+    column.readers.forEach((reader, n) => reader.goOn(kept.sides[column.side]?.[n]));
   }
   watch();
 }
@@ -583,6 +665,7 @@ function buttons() {
   // Not `disabled`, which would take the focus away.
   startButton.setAttribute("aria-disabled", String(isOn));
   for (const button of [stopButton, reloadButton]) button.setAttribute("aria-disabled", String(!isOn));
+  fix(isOn);
 }
 
 // What is shown while it runs.
@@ -646,16 +729,14 @@ async function askModel() {
   for (const column of shown) column.describe();
 }
 
-/** The lines of both servers, as they come out: those that came since the run began. */
+/** The lines of both servers, as they come out; those of this run are shown, also if they come out in another one. */
 function followLines() {
-  const after = run.id ? `?after=${run.after}` : "";
+  const after = run.id ? "?after=0" : ""; // what came out while the page was loaded anew
   listen(`${desk}/lines${after}`, {
     ...ELSEWHERE,
     onevent({ event, data }) {
       const told = JSON.parse(data);
-      if (event === "hello") return void (lastLine = told.after);
-      lastLine = told.number;
-      if (isStarting || lastLine <= run.after) return; // of what was before
+      if (event === "hello" || !run.id || !told.text.includes(` stream=${run.id}-`)) return;
       columns[/** @type {"broken" | "fixed"} */ (told.side)].print(told);
       if (!isRunning()) update();
     },

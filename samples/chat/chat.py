@@ -3,8 +3,8 @@
     pip install flask-wtf
     gunicorn -c ../../gunicorn.conf.py chat:app
 
-static/chat.js is the page's side. FLASKSTREAM_UPSTREAM, _API_KEY and _MODEL name whom it asks, FLASKSTREAM_STORE where
-answers are kept while they are read.
+static/chat.js is the page's side, and static/login.js leaves nothing of it to the next user. FLASKSTREAM_UPSTREAM,
+_API_KEY and _MODEL name whom it asks, FLASKSTREAM_STORE where answers are kept while they are read.
 """
 
 import os
@@ -52,7 +52,7 @@ def create_app():
     @app.route("/login", methods=["GET", "POST"])
     def login():
         if request.method == "GET":
-            return render_template("login.html")
+            return redirect(url_for("chat")) if "user" in session else render_template("login.html")
         name = request.form.get("name")
         if name not in PASSWORDS or PASSWORDS[name] != request.form.get("password"):
             return render_template("login.html", is_wrong=True), 403
@@ -67,7 +67,9 @@ def create_app():
 
     @app.errorhandler(CSRFError)
     def forged(error):
-        message = f"Please load this page again. ({error.description})"  # chat.js shows it
+        message = f"Please load this page again. ({error.description})"
+        if request.blueprint == "flaskstream":
+            return {"error": {"code": "forged", "message": message}}, 400  # chat.js shows the message
         return message, 400, {"Content-Type": "text/plain"}
 
     @app.after_request

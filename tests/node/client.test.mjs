@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { webcrypto } from "node:crypto";
+import { createServer } from "node:http";
 import { test } from "node:test";
 
 import { Decoder, listen, stream, StreamError } from "../../flaskstream/static/client.js";
@@ -14,6 +15,8 @@ const EPOCH = "0123456789abcdef0123";
 const SOON = { minDelay: 1, maxDelay: 4 };
 const QUESTION = { body: { q: "hello" }, ...SOON };
 const DONE = { event: "done", data: '{"events":2}' };
+
+const IN_TIME = { timeout: 20_000 }; // for what would otherwise wait for ever
 
 const utf8 = new TextEncoder();
 const until = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -56,6 +59,7 @@ const kept = (items, more) => answer(items, { end: "break", Location: PLACE, ...
 const refused = () => {
   throw new TypeError("fetch failed");
 };
+const silent = (url, { signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 const page = (status, text = "", headers = {}) => () => new Response(status === 204 ? null : text, { status, headers });
 const failed = (status, code, headers) =>
   page(status, JSON.stringify({ error: { code, message: "No.", id: "7" } }), headers);
@@ -121,12 +125,13 @@ test("an end without its blank line is no end, and half a character is nothing",
 });
 
 test("an event that is too large is an error, and not a full memory", () => {
-  const decoder = new Decoder({ most: 100 });
-  assert.throws(() => [...decoder.feed(utf8.encode("data: " + "x".repeat(200)))], { code: "event_too_large" });
-  const lines = new Decoder({ most: 100 });
-  assert.throws(() => [...lines.feed(utf8.encode("data: 12345\n".repeat(20)))], { code: "event_too_large" });
-  const many = new Decoder({ most: 100 });
-  assert.equal([...many.feed(utf8.encode("data: 12345\n\n".repeat(20)))].length, 20);
+  const most = 2 ** 24;
+  const long = `data: ${"x".repeat(1000)}\n`;
+  const lines = long.repeat(most / 1000 + 1);
+  const tooLarge = { code: "event_too_large" };
+  assert.throws(() => [...new Decoder().feed(utf8.encode("data: " + "x".repeat(most)))], tooLarge);
+  assert.throws(() => [...new Decoder().feed(utf8.encode(lines))], tooLarge);
+  assert.equal([...new Decoder().feed(utf8.encode(lines.replaceAll("\n", "\n\n")))].length, Math.floor(most / 1000 + 1));
 });
 
 test("what is no stream of events is an error", async () => {
@@ -280,11 +285,12 @@ test("a reset reaches the page, which then gets everything once more", async () 
   }
 });
 
-test("a reset after which there is nothing is an error", async () => {
+test("a reset after which there is nothing is an error, and the page keeps what it has", async () => {
   const gone = { event: "reset", id: `done-${EPOCH}`, data: '{"reason":"evicted"}' };
   const server = plays(kept([word(1)]), answer([gone]));
-  const { heard } = await fails(stream(URL, { ...QUESTION, ...server }), "evicted");
-  assert.equal(textOf(heard), "w1 [reset]");
+  const { error, heard } = await fails(stream(URL, { ...QUESTION, ...server }), "evicted");
+  assert.equal(textOf(heard), "w1 ");
+  assert.match(error.message, /^[A-Z][a-z ]+\.$/);
 });
 
 test("ids that are not ours are never doubles", async () => {
@@ -378,17 +384,51 @@ test("Retry-After is not waited for for ever", async () => {
 
 // Waiting
 
-async function delays(options, count) {
+// The waits before so many attempts. Nobody waits for them: timers are `HURRY` times as fast.
+const HURRY = 50;
+
+async function hurried(run) {
+  const { setTimeout } = globalThis;
+  globalThis.setTimeout = (run, ms, ...more) => setTimeout(run, ms / HURRY, ...more);
+  try {
+    await run();
+  } finally {
+    globalThis.setTimeout = setTimeout;
+  }
+}
+
+async function delays(answers, options = {}) {
   const found = [];
-  const server = plays(kept([word(1, `{}`)]), ...Array(count).fill(refused));
-  const events = stream(URL, { ...server, body: {}, maxRetries: count, ...options, onretry: ({ delay }) => found.push(delay) });
-  await read(events).catch(() => {});
+  const server = plays(...answers);
+  const onretry = ({ delay }) => found.push(delay);
+  await hurried(() => read(stream(URL, { ...server, body: {}, maxRetries: 4, ...options, onretry })).catch(() => {}));
   return found;
 }
 
+function areAbout(found, ...least) {
+  assert.equal(found.length, least.length);
+  least.forEach((least, n) => assert.ok(found[n] >= least && found[n] <= least * 1.5, `${n} of ${found}`));
+}
+
 test("each wait is twice as long, up to a limit, and half as much again at most by chance", async () => {
-  const found = await delays({ minDelay: 4, maxDelay: 10 }, 4);
-  [4, 8, 10, 10].forEach((least, n) => assert.ok(found[n] >= least && found[n] <= least * 1.5, String(found)));
+  const server = [kept([word(1)]), ...Array(4).fill(refused)];
+  areAbout(await delays(server, { minDelay: 400, maxDelay: 1000 }), 400, 800, 1000, 1000);
+});
+
+test("a server may tell 0 once: whoever loses it again and again does not come back without a pause", async () => {
+  const zero = (n) => kept([{ ...word(n), retry: 0 }]);
+  areAbout(await delays([zero(1), zero(2), zero(3), kept([DONE])]), 0, 250, 250);
+  areAbout(await delays(Array(4).fill(refused), { minDelay: 0, maxRetries: 3 }), 0, 500, 1000);
+});
+
+test("a reset is no progress: one after the other is not come back to for ever", async () => {
+  const resets = Array(4).fill(kept([{ event: "reset", retry: 0 }], { end: "close" }));
+  areAbout(await delays(resets, { maxRetries: 3 }), 0, 500, 1000);
+});
+
+test("a server that restarts again is come back to after the time that it tells, and not after longer and longer ones", async () => {
+  const restart = kept([{ event: "restart", retry: 300 }], { end: "close" });
+  areAbout(await delays([restart, restart, restart, restart, kept([DONE])]), 300, 300, 300, 300);
 });
 
 async function firstDelay(first, maxDelay) {
@@ -484,21 +524,22 @@ test("what is left of a piece is not told to a page that has closed", async () =
   assert.equal(textOf(heard), "w1 w2 ");
 });
 
-test("what the page asks wrongly is its own error, and nothing is tried again", async () => {
+test("what the page asks wrongly is an error of its own, and nothing is tried again", async () => {
   const server = plays();
   assert.throws(() => stream("http://", server), { name: "TypeError" });
-  await assert.rejects(read(stream(URL, { ...server, headers: { "X-Own": "a\nb" } })), { name: "TypeError" });
+  const { error } = await fails(stream(URL, { ...server, headers: { "X-Own": "a\nb" } }), "usage");
+  assert.ok(error.cause instanceof TypeError && error.message.includes("TypeError"));
   const body = {};
   body.self = body;
-  await assert.rejects(read(stream(URL, { ...server, body })), { name: "TypeError" });
+  await fails(stream(URL, { ...server, body }), "usage");
 });
 
-test("a server that tells no time to come back is not asked without a pause", async () => {
-  const found = [];
-  const server = plays(kept([{ ...word(1), retry: 0 }]), ...Array(3).fill(refused));
-  const options = { ...QUESTION, minDelay: 5, maxDelay: 50, maxRetries: 3, onretry: ({ delay }) => found.push(delay) };
-  await fails(stream(URL, { ...options, ...server }), "unreachable");
-  assert.ok(found[0] === 0 && found[1] >= 10 && found[2] >= 20, String(found));
+test("a stream is read once: a second loop, beside the first or behind it, is an error and no silent nothing", async () => {
+  const events = stream(URL, { ...QUESTION, ...plays(kept([word(1), DONE])) });
+  const reading = read(events);
+  await fails(events, "already_read");
+  assert.equal(textOf(await reading), "w1 [done]");
+  await fails(events, "already_read");
 });
 
 // Stopping
@@ -537,6 +578,16 @@ test("stop before there is an answer waits for its Location", async () => {
   assert.equal(textOf(await reading), "w1 [stopped]");
 });
 
+test("stop takes effect though the server accepts and says nothing", IN_TIME, async () => {
+  const events = stream(URL, { ...QUESTION, ...plays(silent) });
+  await hurried(async () => {
+    const reading = read(events);
+    await events.stop();
+    assert.deepEqual(await reading, []);
+  });
+  assert.equal(events.state, "stopped");
+});
+
 test("stop while waiting comes back at once for the end", async () => {
   const server = plays(kept([{ ...word(1), retry: 60_000 }]), page(204), kept([{ event: "stopped", n: 2 }]));
   const events = stream(URL, { ...QUESTION, ...server, onretry: () => events.stop() });
@@ -558,15 +609,42 @@ test("without a Location stop closes the connection, which is the end", async ()
   assert.deepEqual(await read(waiting), []);
 });
 
-test("a stop that is refused says so, and the stream goes on", async () => {
-  const server = plays(kept([word(1), word(2), DONE], { every: 30 }), failed(403, "forbidden"));
-  const events = stream(URL, { ...QUESTION, ...server });
-  const heard = [];
-  for await (const event of events) {
-    heard.push(event);
-    if (heard.length === 1) await assert.rejects(events.stop(), { code: "forbidden" });
+test("a stop that fails says so, ends the reading, and can be tried again", async () => {
+  for (const [fails, code] of [[failed(403, "forbidden"), "forbidden"], [refused, "unreachable"]]) {
+    const server = plays(kept([word(1), word(2)], { every: 20 }), fails, page(204));
+    const events = stream(URL, { ...QUESTION, ...server, onretry: () => assert.fail("expected no attempt") });
+    const heard = [];
+    for await (const event of events) {
+      heard.push(event);
+      await assert.rejects(events.stop(), { name: "StreamError", code });
+    }
+    assert.deepEqual([textOf(heard), events.state], ["w1 ", "closed"]);
+    await events.stop();
+    assert.equal(server.left.length, 0);
   }
-  assert.equal(textOf(heard), "w1 w2 [done]");
+});
+
+test("a stop that is not answered is given up", IN_TIME, async () => {
+  const events = stream(URL, { ...QUESTION, ...plays(kept([word(1)], { end: "open" }), silent) });
+  await hurried(async () => {
+    for await (const _ of events) await assert.rejects(events.stop(), { code: "unreachable" });
+  });
+  assert.equal(events.state, "closed");
+});
+
+test("whoever stops four times asks once", async () => {
+  const server = plays(kept([word(1), { event: "stopped", n: 2 }], { every: 30 }), page(204));
+  const events = stream(URL, { ...QUESTION, ...server });
+  for await (const event of events) if (event.event === "message") for (let n = 0; n < 4; n++) events.stop();
+  await events.stop();
+  assert.equal(server.asked.length, 2);
+});
+
+test("whoever has stopped comes back for the end once, and not again and again", async () => {
+  const server = plays(kept([word(1)]), page(204), refused);
+  const events = stream(URL, { ...QUESTION, ...server, onretry: () => events.stop() });
+  assert.equal(textOf(await read(events)), "w1 ");
+  assert.equal(events.state, "stopped");
 });
 
 test("an abort is thrown as fetch throws it, and stops nothing", async () => {
@@ -617,19 +695,100 @@ test("callbacks hear an error", async () => {
   assert.equal(error.code, "truncated");
 });
 
-test("no callback is called after close or an abort", async () => {
+test("no callback is called after close or an abort, whichever it is", async () => {
   const aborts = new AbortController();
+  const names = ["onevent", "onend", "onerror", "onstate", "onopen", "onretry"];
   for (const leave of [(events) => events.close(), () => aborts.abort()]) {
-    const called = [];
-    const note = (name) => () => called.push(name);
-    const server = plays(kept([word(1), word(2), DONE], { every: 20 }));
-    const options = { ...QUESTION, ...server, signal: aborts.signal };
-    const events = listen(URL, { ...options, onevent: note("event"), onend: note("end"), onerror: note("error") });
-    await until(30);
-    leave(events);
-    const heard = [...called];
-    await until(60);
-    assert.deepEqual(called, heard);
-    assert.equal(events.state, "closed");
+    for (const after of ["connecting", "open", "waiting"]) {
+      const called = [];
+      const left = new Promise((resolve) => {
+        const hooks = names.map((name) => [
+          name,
+          (told) => {
+            called.push(name);
+            if (told !== after) return;
+            leave(events);
+            called.push("left");
+            setTimeout(resolve, 40);
+          },
+        ]);
+        const options = { ...QUESTION, ...plays(kept([word(1)]), kept([word(2), DONE])), signal: aborts.signal };
+        const events = listen(URL, { ...options, ...Object.fromEntries(hooks) });
+      });
+      await left;
+      assert.equal(called.at(-1), "left", String(called));
+      if (aborts.signal.aborted) return;
+    }
   }
+});
+
+test("what is closed stays closed, whatever comes in the same moment", async () => {
+  const late = async (url, init) => {
+    events.close();
+    return kept([word(1), DONE], { end: "close" })(url, {});
+  };
+  const events = stream(URL, { ...QUESTION, ...plays(late) });
+  assert.deepEqual([await read(events), events.state], [[], "closed"]);
+});
+
+// Of a real server
+
+/** A server whose answers are written by hand; `left` are the answers whose client has gone. */
+async function served(t, answer) {
+  const left = [];
+  const server = createServer((request, response) => {
+    response.on("close", () => response.writableFinished || left.push(request.method));
+    answer(request, response);
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => (server.closeAllConnections?.(), server.close()));
+  return { url: `http://127.0.0.1:${server.address().port}/chat`, left };
+}
+
+test("an error without an end is given up, and is what its status says", IN_TIME, async (t) => {
+  const { url, left } = await served(t, (request, response) => {
+    response.writeHead(500).write("<h1>");
+    const more = setInterval(() => response.write("x".repeat(10_000)), 5);
+    response.on("close", () => clearInterval(more));
+  });
+  await hurried(async () => {
+    const { error } = await fails(stream(url, QUESTION), "error");
+    assert.deepEqual([error.status, error.message], [500, "HTTP 500"]);
+  });
+  while (!left.length) await until(5);
+});
+
+test("a Location that is no place is none, and a type is one in capitals too", async (t) => {
+  const odd = { "Content-Type": "Text/Event-Stream; charset=UTF-8", Location: "http://[" };
+  const { url } = await served(t, (request, response) => response.writeHead(200, odd).end(wire(word(1)) + wire(DONE)));
+  const events = stream(url, QUESTION);
+  assert.deepEqual([textOf(await read(events)), events.location], ["w1 [done]", ""]);
+});
+
+test("an error has a code and a message, whatever comes", async (t) => {
+  const said = [
+    ["<h1>Bad Gateway</h1>", "HTTP 502"],
+    ["", "HTTP 502"],
+    ["null", "HTTP 502"],
+    ['{"error":{"code":502,"message":{"a":1}}}', "HTTP 502"],
+    ['{"error":"model not found"}', "model not found"],
+    ['{"object":"error","code":400,"message":"Too long."}', "Too long."],
+  ];
+  let body;
+  const { url } = await served(t, (request, response) => response.writeHead(502).end(body));
+  for (const [text, message] of said) {
+    body = text;
+    const { error } = await fails(stream(url, QUESTION), "error");
+    assert.equal(error.message, message);
+  }
+  const { error } = await fails(stream(URL, plays(answer([{ event: "error", data: '{"code":5,"message":null}' }]))), "error");
+  assert.equal(typeof error.message, "string");
+});
+
+test("an id of any length is sent, and a fetch that throws is one that fails", async () => {
+  const id = "é".repeat(300_000);
+  const server = plays(kept([{ ...word(1), id }]), kept([DONE]));
+  await read(stream(URL, { ...QUESTION, ...server }));
+  assert.equal(server.asked[1].headers.get("Last-Event-ID").length, 600_000);
+  await fails(stream(URL, { ...QUESTION, fetch: refused, maxRetries: 0 }), "unreachable");
 });

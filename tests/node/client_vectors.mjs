@@ -19,6 +19,5 @@ function reading(decoder, pieces) {
   for (const piece of pieces) {
     for (const { event, data, id = null, lastEventId } of decoder.feed(piece)) events.push([event, data, id, lastEventId]);
   }
-  decoder.end();
   return { events, lastEventId: decoder.lastEventId, retry: decoder.retry ?? null };
 }

@@ -3,8 +3,7 @@
 It relays nothing of the streams. The page is of another origin, the only one that may read and ask.
 
     GET  /state          what there is to choose, and what the model says if it is told nothing else
-    POST /choice?name=   start the broken server with it; the answer comes when it answers, and says
-                         behind which line those of the new one come
+    POST /choice?name=   start the broken server with it; the answer comes when it answers
     GET  /asked?model=   how often the model was asked under that name, and what it said so far
     GET  /lines?after=   the lines of both servers as they come out, as events; without a number from now on
 """
@@ -86,8 +85,7 @@ def create_desk(desk: Desk) -> Flask:
             desk.broken.choose(str(name))
         except ProcessFailed as error:
             return jsonify(error=str(error)), 503
-        after, _ = desk.lines.after(None, 0)  # what the server before had not flushed has come out by now
-        return jsonify(choice=name, after=after)
+        return jsonify(choice=name)
 
     @app.route("/asked")
     def asked() -> Response:
