@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Collection, Iterator
 
 from flask import Blueprint, Response, jsonify, request
@@ -16,7 +17,6 @@ from flaskstream.errors import InvalidSetting
 from flaskstream.guard import MAX_BODY_BYTES, Authorize, Guard, GuardedBlueprint, refusal
 from flaskstream.options import StreamOptions, check_function, check_seconds
 from flaskstream.probe.route import add_probe
-from flaskstream.readable import Turn
 from flaskstream.relay import Relay
 from flaskstream.relay.relay import Headers
 from flaskstream.response import answer_without_stream, event_wire, respond
@@ -31,6 +31,7 @@ from flaskstream.stores import open_store
 from flaskstream.stores.protocol import Retention, Store
 from flaskstream.tally import StreamReport
 from flaskstream.upstream import Upstream
+from flaskstream.waiting import Turn
 from flaskstream.whole_answer import whole_answer
 from flaskstream.wire import Batch, FaithfulWire
 
@@ -206,7 +207,7 @@ def _add_recorded_chat(blueprint: Blueprint, relay: Relay, may_choose_model: boo
     chat = recorded_chat(
         deliveries,
         payload=lambda: chat_payload(relay.upstream.model, may_choose_model),
-        produce=lambda payload: _token_events(relay.tokens(payload)),
+        produce=functools.partial(_produced, relay),
     )
     blueprint.add_url_rule("/chat", "chat", chat, methods=["GET", "POST"])
     add_streams(blueprint, deliveries)
@@ -217,9 +218,9 @@ def _token_batches(batches: Iterator[list[str]]) -> Iterator[Batch | None]:
         yield Batch({"t": token} for token in tokens) if tokens else None
 
 
-def _token_events(tokens: Iterator[str]) -> Iterator[dict[str, str]]:
-    for token in tokens:
-        yield {"t": token}
+def _produced(relay: Relay, payload: dict[str, Any]) -> Iterator[Any]:
+    turn = Turn()
+    return turn.items(_token_batches(relay.batches(payload, turn)))
 
 
 def _add_faithful(blueprint: Blueprint, path: str, relay: Relay, options: StreamOptions) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from typing import Any, Callable, Iterator
 
 from flaskstream.background import start
-from flaskstream.readable import Turn
 from flaskstream.signals import ENDED, NOTHING, Signal
+from flaskstream.waiting import Turn
 
 
 class Direct:
@@ -21,9 +22,7 @@ class Direct:
         close: closes the generator; called once, where it may wait.
     """
 
-    __slots__ = (
-        *("_items", "_turn", "_signals", "_close", "_is_advancing", "_is_to_be_closed", "_is_closed"),
-    )
+    __slots__ = (*("_items", "_turn", "_signals", "_close", "_is_advancing", "_is_to_be_closed", "_is_closed"),)
 
     def __init__(self, items: Iterator[Any], turn: Turn, signals: deque[Signal], close: Callable[[], None]) -> None:
         self._items = items
@@ -40,7 +39,7 @@ class Direct:
             return self._signals.popleft()
         if self._is_closed:
             return ENDED
-        self._turn.until = None if timeout is None else time.monotonic() + timeout
+        self._turn.until = math.inf if timeout is None else time.monotonic() + timeout
         item: Any = ENDED
         self._is_advancing = True
         try:
@@ -51,21 +50,19 @@ class Direct:
                 self._close_once()
         return self._instead(self._turn.until) if item is None else item
 
-    def _instead(self, until: float | None) -> Any:
+    def _instead(self, until: float) -> Any:
         """Return what to take when nothing came."""
         if self._signals:
             return self._signals.popleft()
         if self._is_to_be_closed:
             return ENDED
-        now = time.monotonic()
-        if until is not None and now >= until:
-            return NOTHING
-        return self.take(None if until is None else until - now)
+        left = until - time.monotonic()
+        return self.take(left) if left > 0 else NOTHING
 
     def rouse(self) -> None:
         """Have whoever takes look for a signal."""
-        if self._is_advancing and self._turn.readable is not None:
-            self._turn.readable.rouse()
+        if self._is_advancing and self._turn.waiting is not None:
+            self._turn.waiting.rouse()
 
     def close(self) -> None:
         """Have the generator closed, without waiting for it. From anywhere in this thread, and any number of times."""

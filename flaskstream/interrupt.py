@@ -144,6 +144,9 @@ class Bell:
             interrupts.remove(self)
         interrupts.check()
 
+    def close(self) -> None:
+        """Be done with it."""
+
     def _ring_for_the_end(self) -> None:
         """Stand where a socket would be found that is to be shut down."""
         self.ring()

@@ -16,8 +16,8 @@ from typing import Any, Callable, Iterator
 from flaskstream.background import start
 from flaskstream.direct import Direct
 from flaskstream.errors import AlreadyLogged, FlaskStreamError, UpstreamError
-from flaskstream.readable import Turn
 from flaskstream.signals import ENDED, NOTHING, Signal
+from flaskstream.waiting import Turn
 
 log = logging.getLogger(__name__)
 
@@ -175,9 +175,7 @@ class Pump:
         self._close(source)
         self._is_over = True
 
-    def _begin_turn(
-        self, turn: Turn, items: Iterator[Any], source: Iterator[Any], at_end: Callable[[], None]
-    ) -> None:
+    def _begin_turn(self, turn: Turn, items: Iterator[Any], source: Iterator[Any], at_end: Callable[[], None]) -> None:
         def close() -> None:
             self._closed = True  # and nobody is told what its closing raises
             if items is not source:

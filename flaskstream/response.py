@@ -20,7 +20,6 @@ from flaskstream.errors import FlaskStreamError, UpstreamStatus
 from flaskstream.open_streams import OPEN_STREAMS, Place
 from flaskstream.options import StreamOptions
 from flaskstream.pump import Pump
-from flaskstream.readable import Turn
 from flaskstream.serving.client import client_socket, watch_client
 from flaskstream.serving.sending import send_at_once
 from flaskstream.serving.shortcomings import tell_shortcomings
@@ -28,6 +27,7 @@ from flaskstream.signals import Signal
 from flaskstream.stats import STATS
 from flaskstream.stream import CLIENT_ENDED, CLIENT_GONE, STOPPING, Stream, log_failure
 from flaskstream.unbuffered import STREAM_HEADERS, response_class
+from flaskstream.waiting import Turn
 from flaskstream.wire import EventWire, Wire, describe, is_done_id
 
 log = logging.getLogger(__name__)

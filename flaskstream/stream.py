@@ -12,7 +12,7 @@ from flaskstream.options import StreamOptions
 from flaskstream.pump import EndedOtherwise, Pump
 from flaskstream.signals import ENDED, NOTHING, Signal
 from flaskstream.tally import CLIENT, SOURCE, StreamReport, Tally
-from flaskstream.wire import Batch, Wire
+from flaskstream.wire import Batch, TokenBlock, Wire
 
 __all__ = ["Stream", "StreamReport", "log_failure"]
 
@@ -65,7 +65,8 @@ class Stream:
         self._tally = Tally(stream_id, started_at, counted=wire.counted)
         # Functions, and no methods: a generator that held this stream would keep it alive when it is dropped.
         self._waits = _Waits(options, started_at)
-        self._frames = _frames(pump, wire, self._tally, self._waits, options.printer)
+        self._on_cut: list[Callable[[Exception], None]] = []
+        self._frames = _frames(pump, wire, self._tally, self._waits, options.printer, self._on_cut)
         self._is_closed = False
 
     def wait_for_first_item(self, seconds: float) -> bool:
@@ -89,9 +90,13 @@ class Stream:
             self.close()
             raise
 
-    @property
-    def frames(self) -> Iterator[bytes]:
-        """What it yields, for whoever closes it at their end, whatever that is."""
+    def frames(self, on_cut: Callable[[Exception], None]) -> Iterator[bytes]:
+        """Return what it yields, for a server, which closes it at their end, or drops it.
+
+        Args:
+            on_cut: called with the error of a stream that is about to be cut.
+        """
+        self._on_cut.append(on_cut)
         return iter(()) if self._is_closed else self._frames
 
     def __iter__(self) -> Stream:
@@ -141,7 +146,14 @@ def log_failure(error: Exception, stream_id: str, when: str) -> None:
         log.error("stream %s failed %s: %r", stream_id, when, error, exc_info=error)
 
 
-def _frames(pump: Pump, wire: Wire, tally: Tally, waits: _Waits, printer: DebugPrinter | None) -> Iterator[bytes]:
+def _frames(
+    pump: Pump,
+    wire: Wire,
+    tally: Tally,
+    waits: _Waits,
+    printer: DebugPrinter | None,
+    on_cut: Sequence[Callable[[Exception], None]],
+) -> Iterator[bytes]:
     """Yield what is written: one generator for all of it, for each one around it costs something for every token."""
     try:
         tally.waits_for(SOURCE)
@@ -161,7 +173,7 @@ def _frames(pump: Pump, wire: Wire, tally: Tally, waits: _Waits, printer: DebugP
                 yield _frame(item, wire, tally, printer)
             else:
                 frame = wire.frame(item)
-                tally.count(frame, wire.tokens(item))
+                tally.count(frame, 1 if type(item) is TokenBlock else wire.tokens(item))
                 yield frame
             item = pump.take(waits.next(tally.waits_for(SOURCE)))
         tally.waits_for(CLIENT)
@@ -174,6 +186,8 @@ def _frames(pump: Pump, wire: Wire, tally: Tally, waits: _Waits, printer: DebugP
         tally.fail(error)
         yield wire.failed(error, tally.stream_id)
         if wire.cuts:
+            for tell in on_cut:
+                tell(error)
             raise  # the server closes the connection without its proper end
     else:
         yield from _last_words(EndedOtherwise("done"), wire, tally)

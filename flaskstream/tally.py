@@ -7,12 +7,16 @@ import time
 from dataclasses import dataclass
 from typing import Callable
 
-from flaskstream.stats import NOT_COUNTED, STATS
+from flaskstream.stats import NOT_COUNTED, STATS, Told
 from flaskstream.wire import describe
 
 log = logging.getLogger(__name__)
 
 SOURCE, CLIENT = "source", "client"
+
+_TOLD_TOGETHER = 8
+"""So many events at the most are not yet in the figures of all workers: to count each there at once costs as much as
+all else that is counted."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class Tally:
     __slots__ = (  # what is near in memory is fetched at once: of many streams each is cold when its token comes
         *("stream_id", "events", "reason", "_code", "_tokens", "_bytes", "_clock", "_started_at", "_since", "_whom"),
         *("_source_wait", "_client_wait", "_source_gap", "_client_gap", "_first_event_ms", "_first_token_ms"),
-        *("_largest_gap", "_largest_gap_of", "_stats"),
+        *("_largest_gap", "_largest_gap_of", "_gaps", "_told", "_stats"),
     )
 
     def __init__(
@@ -112,6 +116,8 @@ class Tally:
         self._first_event_ms: float | None = None
         self._first_token_ms: float | None = None
         self._largest_gap, self._largest_gap_of = -1.0, ""  # in seconds; none yet
+        self._gaps: list[float] = []  # that the figures of all workers do not know yet
+        self._told = Told()
         self._stats = STATS if counted else NOT_COUNTED
         self._stats.opened()
 
@@ -128,33 +134,42 @@ class Tally:
 
     def count(self, frame: bytes, tokens: int) -> None:
         """Count an event that is about to leave."""
-        size, source, client = len(frame), self._source_gap, self._client_gap
-        self._end_gap()
+        source, client = self._source_gap, self._client_gap
+        self._source_gap = self._client_gap = 0.0
+        self._source_wait += source
+        self._client_wait += client
+        gap = source + client
+        self._gaps.append(gap)
+        if gap > self._largest_gap and self.events:
+            self._largest_gap, self._largest_gap_of = gap, SOURCE if source >= client else CLIENT
         self.events += 1
         self._tokens += tokens
-        self._bytes += size
-        self._stats.event(size, tokens, source * 1000, client * 1000, self.events == 1)
+        self._bytes += len(frame)
         if self._first_token_ms is None:
             self._count_first(tokens)
+        if len(self._gaps) >= _TOLD_TOGETHER:
+            self._tell()
 
     def _count_first(self, tokens: int) -> None:
         if self._first_event_ms is None:
             self._first_event_ms = self._milliseconds()
+            self._gaps.clear()  # what came before the first event is none
+            self._tell()
         if tokens:
             self._first_token_ms = self._milliseconds()
             self._stats.first_token(self._first_token_ms)
 
+    def _tell(self) -> None:
+        """Have the figures of all workers say what they do not yet."""
+        now = Told(self.events, self._tokens, self._bytes, self._source_wait, self._client_wait)
+        self._stats.told(now, self._told, self._gaps)
+        self._told = now
+        self._gaps.clear()
+
     def count_heartbeat(self) -> None:
         """Count a heartbeat that is about to leave."""
+        self._tell()
         self._stats.count("heartbeats")
-
-    def _end_gap(self) -> None:
-        source, client = self._source_gap, self._client_gap
-        self._source_wait += source
-        self._client_wait += client
-        self._source_gap = self._client_gap = 0.0
-        if self.events and source + client > self._largest_gap:
-            self._largest_gap, self._largest_gap_of = source + client, SOURCE if source >= client else CLIENT
 
     def fail(self, error: Exception) -> None:
         """Have the report say that this ended the stream."""
@@ -164,11 +179,19 @@ class Tally:
     def end(self) -> StreamReport:
         """Return the report, once, and tell the log and the figures of all workers."""
         self.waits_for(self._whom)
-        self._end_gap()
+        self._end_last_gap()
+        self._tell()
         self._stats.ended(self._code or self.reason)
         report = self._report()
         log.info("stream %s", report)
         return report
+
+    def _end_last_gap(self) -> None:
+        source, client = self._source_gap, self._client_gap
+        self._source_wait += source
+        self._client_wait += client
+        if self.events and source + client > self._largest_gap:
+            self._largest_gap, self._largest_gap_of = source + client, SOURCE if source >= client else CLIENT
 
     def _report(self) -> StreamReport:
         has_gap = bool(self._largest_gap_of)

@@ -170,15 +170,9 @@ class _BodyGuard:
             raise
 
     def frames(self) -> Iterator[bytes]:
-        """Yield the same: what a server loops over costs less if it is a generator."""
+        """Return the same: what a server loops over costs less if it is a generator, and nothing is around it."""
         assert self._environ is not None
-        try:
-            yield from self._stream.frames
-        except Exception as error:
-            self._cut(self._environ, error)
-            raise
-        finally:
-            self._stream.close()
+        return self._stream.frames(functools.partial(self._cut, self._environ))
 
     def _cut(self, environ: Mapping[str, Any], error: Exception) -> None:
         if reset_if_it_would_look_whole(environ):

@@ -1,70 +1,60 @@
-"""Wait until a socket can be read, many times, at the price of once.
+"""Wait many times at the price of once, and let others wait in one's place.
 
-gevent makes a watcher and a timer for each wait. Here both are kept for as long as the socket is read, and the timer is
+gevent makes a watcher and a timer for each wait. Here both are kept for as long as a stream lasts, and the timer is
 started again only when it has rung: of all waits for a token hardly one lasts until a heartbeat is due.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, Callable, Iterator
 
 from flaskstream.native import is_patched
 from flaskstream.signals import ENDED
 
-
 READY, OVER = object(), object()
 
 
-class Readable:
-    """One socket that one greenlet at a time waits for.
+class Waiting:
+    """What one greenlet at a time waits for: that another one rouses it."""
 
-    Args:
-        descriptor: of the socket. To be closed before that is.
-    """
+    __slots__ = ("__weakref__", "_getcurrent", "_hub", "_rings_at", "_timer", "_until", "_waiting")
 
-    __slots__ = ("_getcurrent", "_hub", "_io", "_timer", "_rings_at", "_until", "_waiting", "__weakref__")
-
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self) -> None:
         import gevent
 
         self._getcurrent = gevent.getcurrent
         self._hub = gevent.get_hub()
-        self._io = self._hub.loop.io(descriptor, 1)  # 1: readable
         self._timer: Any = None
-        self._rings_at: float | None = None
-        self._until: float | None = None
+        self._rings_at = self._until = math.inf
         self._waiting: Any = None  # a greenlet
 
-    def wait(self, until: float | None) -> bool:
-        """Return whether there is something to read; `False`: the time is over, or `rouse` was called.
+    def wait(self, until: float) -> bool:
+        """Return `False` when the time is over, or `rouse` was called.
 
         Args:
-            until: in seconds of the monotonic clock; `None`: for ever.
+            until: in seconds of the monotonic clock; infinite: for ever.
         """
         self._until = until
-        if until is not None and (self._rings_at is None or until < self._rings_at):
+        if until < self._rings_at:
             self._set_alarm(until)
-        self._waiting = current = self._getcurrent()
-        # The kernel is told of neither: the loop looks only once a round at what has changed, and nothing has.
-        self._io.start(current.switch, READY)
+        self._waiting = self._getcurrent()
         try:
             outcome = self._hub.switch()
             while outcome is not READY and outcome is not OVER:  # somebody else's doing
                 outcome = self._hub.switch()
         finally:
-            self._io.stop()
             self._waiting = None
         return outcome is READY
 
     def rouse(self) -> None:
         """End a wait now. From this thread, be it in the hub or in any greenlet."""
-        self._hub.loop.run_callback(self._end_wait)
+        if self._waiting is not None:
+            self._hub.loop.run_callback(self._end_wait)
 
     def close(self) -> None:
         """Wait no more, ever. Any number of times."""
-        self._io.stop()
-        self._io.close()
         if self._timer is not None:
             self._timer.stop()
             self._timer.close()
@@ -82,13 +72,49 @@ class Readable:
         self._rings_at = until
 
     def _ring(self) -> None:
-        self._rings_at = None
-        if self._until is None or self._waiting is None:
+        self._rings_at = math.inf
+        if self._waiting is None:
             return
         if time.monotonic() >= self._until:
             self._end_wait()
-        else:
+        elif self._until < math.inf:
             self._set_alarm(self._until)
+
+
+class Readable(Waiting):
+    """The same, and that a socket can be read.
+
+    Args:
+        descriptor: of the socket. To be closed before that is.
+    """
+
+    __slots__ = ("_io",)
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._io = self._hub.loop.io(descriptor, 1)  # 1: readable
+
+    def wait(self, until: float) -> bool:
+        """Return whether there is something to read; `False`: as of `Waiting`."""
+        self._until = until
+        if until < self._rings_at:
+            self._set_alarm(until)
+        self._waiting = current = self._getcurrent()
+        # The kernel is told of neither: the loop looks only once a round at what has changed, and nothing has.
+        self._io.start(current.switch, READY)
+        try:
+            outcome = self._hub.switch()
+            while outcome is not READY and outcome is not OVER:
+                outcome = self._hub.switch()
+        finally:
+            self._io.stop()
+            self._waiting = None
+        return outcome is READY
+
+    def close(self) -> None:
+        self._io.stop()
+        self._io.close()
+        super().close()
 
 
 def readable(descriptor: int) -> Readable | None:
@@ -97,33 +123,73 @@ def readable(descriptor: int) -> Readable | None:
 
 
 class Turn:
-    """Passes the waiting for a socket from whoever runs a generator on to whoever takes from it.
+    """Passes the waiting on from whoever runs a generator to whoever takes from it.
 
-    As long as it is not that one's turn, a generator waits in a thread of its own. Once all it does is to read one
-    socket, it begins the turn: from then on it is advanced by whoever takes, and yields an empty item when `until` has
-    come, or the wait was ended by `readable.rouse()`.
+    As long as it is not that one's turn, a generator waits in a thread of its own. Once it waits for one thing alone,
+    it begins the turn: from then on it is advanced by whoever takes, and yields an empty item when `until` has come, or
+    its wait was ended by `waiting.rouse()`.
 
     Attributes:
-        readable: what is waited for; `None`: it is not yet that one's turn.
-        until: when the generator must be back, in seconds of the monotonic clock; `None`: any time.
+        waiting: what the generator waits with; `None`: it is not yet that one's turn.
+        until: when the generator must be back, in seconds of the monotonic clock; infinite: any time.
         take: returns the next item of a generator that it is given, or `ENDED`; there may be a shorter way to one.
     """
 
-    __slots__ = ("readable", "until", "take")
+    __slots__ = ("take", "until", "waiting")
 
     def __init__(self) -> None:
-        self.readable: Readable | None = None
-        self.until: float | None = None
+        self.waiting: Waiting | None = None
+        self.until = math.inf
         self.take: Callable[[Iterator[Any]], Any] = _next
 
-    def begin(self, readable: Readable) -> None:
-        """Say what the generator waits for, from its next item on."""
-        self.readable = readable
+    def begin(self, waiting: Waiting) -> None:
+        """Say what the generator waits with, from its next item on."""
+        self.waiting = waiting
 
     @property
     def has_begun(self) -> bool:
         """It is the turn of whoever takes."""
-        return self.readable is not None
+        return self.waiting is not None
+
+    def items(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Yield what `take` returns, for who has nothing else to do."""
+        try:
+            item = self.take(items)
+            while item is not ENDED:
+                yield item
+                item = self.take(items)
+        finally:
+            getattr(items, "close", lambda: None)()
+
+
+class TurnBell:
+    """A `Bell` at which whoever takes waits, in its turn.
+
+    Args:
+        turn: begun by this.
+    """
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._waiting = Waiting()
+        self._has_rung = False
+        turn.begin(self._waiting)
+
+    def ring(self) -> None:
+        """End the wait, now or the next one."""
+        if not self._has_rung:
+            self._has_rung = True
+            self._waiting.rouse()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it rings, or the turn is over."""
+        if not self._has_rung:
+            self._waiting.wait(min(self._turn.until, time.monotonic() + seconds))
+        self._has_rung = False
+
+    def close(self) -> None:
+        """Be done with it."""
+        self._waiting.close()
 
 
 def _next(items: Iterator[Any]) -> Any:

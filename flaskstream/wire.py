@@ -78,6 +78,10 @@ class Comments:
 class PlainToken(bytes):
     """A token's text in ASCII, as JSON writes it: in an event of ours it stands as it is."""
 
+    def encoded(self) -> bytes:
+        """Return that event, as it goes on the wire."""
+        return b'data: {"t":"%b"}\n\n' % self
+
 
 class EventWire:
     """Events of ours: named ends, and errors that any client can read.
@@ -110,7 +114,7 @@ class EventWire:
     def frame(self, item: Event | PlainToken) -> bytes:
         self._count += 1
         if isinstance(item, PlainToken):
-            block = b'data: {"t":"%b"}\n\n' % item
+            block = item.encoded()
             return block if self._retry is None else self._block(Event(block[6:-2].decode()))
         self._has_ids = self._has_ids or item.id is not None
         return self._block(item)
@@ -212,9 +216,19 @@ class Batch(Tuple[Any, ...]):
     """Items that came together: they leave in one write."""
 
 
-def as_events(item: Any) -> Event | Batch | None:
+def as_events(item: Any) -> Event | PlainToken | Batch | None:
     """Do as `as_event` does; with a batch, for each of its items."""
+    if isinstance(item, PlainToken):
+        return item
     return Batch(map(as_event, item)) if isinstance(item, Batch) else as_event(item)
+
+
+def encoded(item: Any) -> list[bytes]:
+    """Return the events that an item of a source stands for, as they go on the wire; errors as of `as_event`."""
+    if isinstance(item, PlainToken):
+        return [item.encoded()]
+    events = map(as_event, item) if isinstance(item, Batch) else (as_event(item),)
+    return [encode(event) for event in events if event is not None]
 
 
 def as_event(item: Any) -> Event | None:

@@ -20,7 +20,8 @@ PURE = (
 )
 CLOCK = ("machine",)
 INPUT_OUTPUT = (
-    *("settings", "native", "interrupt", "serving", "open_streams", "options", "debug", "readable", "direct", "pump", "stream"),
+    *("settings", "native", "interrupt", "serving", "open_streams", "options", "debug"),
+    *("waiting", "direct", "pump", "stream"),
     *("shared_rows", "stats", "tally", "probe.records", *CLOCK, "upstream", "relay"),
     *("background", "stores", "resume"),
 )

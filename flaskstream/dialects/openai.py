@@ -70,6 +70,9 @@ def _error_event(code: str, message: str) -> bytes:
     return encode(Event(to_json({"error": {"message": message, "type": "server_error", "code": code}})))
 
 
+_DELTAS = (b'"delta":{"content":"', b'"delta":{"role":"assistant","content":"')
+
+
 def count_openai(data: bytes) -> int:
     """Return how many tokens there are, if nothing else is in these bytes; see `Skimmer.count`.
 
@@ -83,8 +86,8 @@ def count_openai(data: bytes) -> int:
         and data.count(b"\n") == 2 * events
         and data.count(b'\n\ndata: {"') == events - 1
         and data.count(b'"choices":[{') == events
-        and data.count(b'"delta":{') == events
-        and data.count(b'"content":"') == events
+        and sum(map(data.count, _DELTAS)) == events
+        and data.count(b'"content":') == events
         and b'"content":""' not in data
         and data.count(b'"index":') == data.count(b'"index":0')
         and data.count(b"finish_reason") == data.count(b'"finish_reason":null')
@@ -94,6 +97,4 @@ def count_openai(data: bytes) -> int:
     return events if is_sure else 0
 
 
-OPENAI = Dialect(
-    "openai", "chat/completions", read_openai, _error_event, skimmer=Skimmer(b'"content":"', count_openai)
-)
+OPENAI = Dialect("openai", "chat/completions", read_openai, _error_event, skimmer=Skimmer(b'"content":"', count_openai))

@@ -44,7 +44,7 @@ def tokens(
         EventTooLarge: an event has no end.
     """
     follower = Follower(dialect, hide, choices)
-    for chunk, readings in _followed(chunks, follower.feed, follower, on_whole, content_timeout):
+    for _, readings in _followed(chunks, follower.feed, follower, on_whole, content_timeout):
         yield from _texts(readings, on_reading)
         _let_others_run(readings)
 
@@ -67,7 +67,7 @@ def batches(
     follower = Follower(dialect, hide, choices)
     if lane is not None and not content_timeout:
         lane.follow(follower)
-    for chunk, readings in _followed(chunks, follower.feed, follower, on_whole, content_timeout):
+    for _, readings in _followed(chunks, follower.feed, follower, on_whole, content_timeout):
         batch: list[str] = []
         try:
             batch.extend(_texts(readings, on_reading))
@@ -127,9 +127,10 @@ def blocks(
         end = dialect.framing.end(buffer, searched)
         if end:
             lacks_lf = buffer[:end].endswith(_HALF_A_BLANK_LINE)
-            yield _block(buffer[:end] + b"\n" if lacks_lf else buffer[:end], said)
+            block = _block(buffer[:end] + b"\n" if lacks_lf else buffer[:end], said)
             del buffer[:end]
             said = []
+            yield block
         elif len(buffer) > MAX_EVENT_BYTES:  # also of comments, which no event holds
             raise EventTooLarge(f"expected an event of at most {MAX_EVENT_BYTES} bytes, got {len(buffer)} and no end")
         else:

@@ -1,12 +1,12 @@
 """The short way of a token: what is plainly that, and nothing else, needs no parser and no generators in between.
 
-Nine in ten pieces of an answer are whole events with a token each. Whoever takes from the generator that reads an answer
-(see `Turn`) looks here first. What is anything else is put back, and goes the long way, which alone knows how an answer
-ends.
+Nine in ten pieces of an answer are whole events with a token each. Whoever takes from the generator that reads it (see
+`Turn`) looks here first. What is anything else is put back, and goes the long way: it alone knows how an answer ends.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Callable, Iterator, Protocol
 
 from flaskstream.dialects.skimming import Skimmer, is_plain
@@ -37,12 +37,13 @@ class Lane:
         skimmer: tells what is plainly a token.
         one: makes what the generator would have yielded of one token, given its event or its text.
         takes_text: it is given the text, as JSON writes it.
-        several: makes what the generator would have yielded of these bytes, with so many tokens in them; `None`: let the
-            generator say it.
+        secret: that no answer may hold: what does goes the long way.
+        several: makes what the generator would have yielded of these bytes, with so many tokens in them; `None`: let
+            the generator say it.
     """
 
     __slots__ = (
-        *("_skimmer", "_one", "_takes_text", "_several", "_before", "_behind", "_start", "_end", "_least"),
+        *("_skimmer", "_one", "_takes_text", "_secret", "_several", "_before", "_behind", "_start", "_end", "_least"),
         *("_reader", "_follower", "_buffer", "_is_clear"),
     )
 
@@ -51,17 +52,21 @@ class Lane:
         skimmer: Skimmer,
         one: Callable[[bytes], Any],
         takes_text: bool = False,
+        secret: bytes = b"",
         several: Callable[[bytes, int], Any] = _let_the_generator_say_it,
     ) -> None:
         self._skimmer = skimmer
         self._one = one
         self._takes_text = takes_text
+        self._secret = secret
         self._several = several
         self._reader: Reader | None = None
         self._follower: Follower | None = None
         self._buffer: bytearray | None = None
         self._is_clear = False
-        self._take_mould(b"", b"")
+        self._before = self._behind = b""
+        self._start = self._end = 0
+        self._least = sys.maxsize  # nothing was seen yet that others could be like
 
     def follow(self, follower: Follower, buffer: bytearray | None = None) -> None:
         """Say who goes the long way.
@@ -93,7 +98,8 @@ class Lane:
         if data is None:
             return None
         if data.endswith(self._behind) and data.startswith(self._before) and len(data) > self._least:
-            if is_plain(data, self._start, len(data) - self._end):
+            secret = self._secret
+            if is_plain(data, self._start, len(data) - self._end) and not (secret and secret in data):
                 return self._one(data[self._start : len(data) - self._end] if self._takes_text else data)
         item = self._skim(data)
         if item is None:

@@ -14,7 +14,6 @@ from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, TypeVa
 from flaskstream import interrupt
 from flaskstream.dialects import OPENAI, Dialect, Reading
 from flaskstream.errors import EventTooLarge, UpstreamError, UpstreamStatus, UpstreamTruncated
-from flaskstream.readable import Turn
 from flaskstream.relay.answers import batches, blocks, nothing, tokens
 from flaskstream.relay.lane import Lane
 from flaskstream.sse import MAX_EVENT_BYTES
@@ -22,6 +21,7 @@ from flaskstream.stats import STATS
 from flaskstream.upstream import Upstream
 from flaskstream.upstream.answer import Answer
 from flaskstream.upstream.retries import wait_before_retry
+from flaskstream.waiting import Turn
 from flaskstream.wire import Block, PlainToken, TokenBlock
 
 log = logging.getLogger(__name__)
@@ -71,9 +71,7 @@ class _Attempt:
                 self.answer.hand_over(self._turn, self._lane)
 
 
-def _noting_the_begin(
-    attempt: _Attempt, on_reading: Callable[[Reading], object]
-) -> Callable[[Reading], object]:
+def _noting_the_begin(attempt: _Attempt, on_reading: Callable[[Reading], object]) -> Callable[[Reading], object]:
     def read(reading: Reading) -> None:
         if not attempt.has_begun and _is_said(reading):
             attempt.begin()
@@ -256,18 +254,15 @@ class Relay:
         answer.drain()
 
     def _block_lane(self) -> Lane | None:
-        skimmer, hide_key = self.dialect.skimmer, self.upstream.hide_key
-        if skimmer is None:
-            return None
-        one = (lambda data: TokenBlock(hide_key(data))) if self.upstream.has_secret else TokenBlock
-        return Lane(skimmer, one, several=lambda data, tokens: Block(hide_key(data), tokens))
+        def several(data: bytes, tokens: int) -> Block:
+            return Block(self.upstream.hide_key(data), tokens)
+
+        skimmer, secret = self.dialect.skimmer, self.upstream.secret
+        return None if skimmer is None else Lane(skimmer, TokenBlock, secret=secret, several=several)
 
     def _token_lane(self) -> Lane | None:
-        skimmer, hide_key = self.dialect.skimmer, self.upstream.hide_key
-        if skimmer is None:
-            return None
-        one = (lambda text: PlainToken(hide_key(text))) if self.upstream.has_secret else PlainToken
-        return Lane(skimmer, one, takes_text=True)
+        skimmer, secret = self.dialect.skimmer, self.upstream.secret
+        return None if skimmer is None else Lane(skimmer, PlainToken, takes_text=True, secret=secret)
 
     def _without_key(self, block: Block) -> Block:
         hidden = self.upstream.hide_key(block)

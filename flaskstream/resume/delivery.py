@@ -25,6 +25,7 @@ from flaskstream.resume.streams import Streams
 from flaskstream.resume.wire import Delivery, RecordedWire
 from flaskstream.stats import STATS
 from flaskstream.stores.protocol import EVICTED, RUNNING, StreamInfo
+from flaskstream.waiting import Turn
 
 log = logging.getLogger(__name__)
 
@@ -146,11 +147,17 @@ class Deliveries:
 
     def _streamed(self, info: StreamInfo, after: int, delivery: Delivery, place: Place | None) -> Any:
         name = f"{info.stream_id}/{secrets.token_hex(3)}"  # in the log each reading is told from the others
-        follow = functools.partial(self.streams.follow, info, after, delivery)
-        return self._respond(name, delivery, follow, place)
+        turn = Turn()
+        follow = functools.partial(self.streams.follow, info, after, delivery, turn)
+        return self._respond(name, delivery, follow, place, turn)
 
     def _respond(
-        self, name: str | None, delivery: Delivery, follow: Callable[[], Iterator[Any]], place: Place | None = None
+        self,
+        name: str | None,
+        delivery: Delivery,
+        follow: Callable[[], Iterator[Any]],
+        place: Place | None = None,
+        turn: Turn | None = None,
     ) -> Any:
         self._warn_of_many_processes()
         options = self._options
@@ -159,7 +166,7 @@ class Deliveries:
         lost, _ = reconnection_times(options.retry)
         wire = RecordedWire(delivery, lost, time_to_move(options.retry), options.heartbeat_form)
         carrier = Carrier(keep_request=False)
-        return respond(carrier.call_view(follow), carrier, wire, options, name, place)
+        return respond(carrier.call_view(follow), carrier, wire, options, name, place, turn)
 
     def _warn_of_many_processes(self) -> None:
         if self._is_told or self.streams.is_shared or not request.environ.get("wsgi.multiprocess"):

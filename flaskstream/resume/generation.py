@@ -16,9 +16,8 @@ from flaskstream.resume import ends
 from flaskstream.resume.ends import End
 from flaskstream.resume.live import Live
 from flaskstream.resume.terms import Terms
-from flaskstream.sse import encode
 from flaskstream.stream import log_failure
-from flaskstream.wire import as_event
+from flaskstream.wire import encoded
 
 log = logging.getLogger(__name__)
 
@@ -111,9 +110,8 @@ class Generation:
                 for item in items:
                     if self._ending is not None:
                         return
-                    event = as_event(item)
-                    if event is not None:
-                        self._add(encode(event))
+                    for block in encoded(item):
+                        self._add(block)
             finally:
                 self._is_advancing = False
 

@@ -11,6 +11,7 @@ from flaskstream.interrupt import Bell
 from flaskstream.resume.ends import End
 from flaskstream.resume.wire import Unrecorded
 from flaskstream.stores.protocol import RUNNING, Batch, Record, StreamInfo
+from flaskstream.waiting import TurnBell
 
 PATIENCE = 1.0
 """Seconds for which readers wait for the store: an event goes out when it is recorded, so that its id can be relied on.
@@ -65,7 +66,7 @@ class Live:
         self._written = 0  # the number of the last record that the store has
         self._is_end_written = False
         self._lagging_for = 0.0  # seconds for which the store has been behind
-        self._bells: set[Bell] = set()
+        self._bells: set[Bell | TurnBell] = set()
         self._unwritten_bytes = 0
         self._taken = 0  # the number of the last record that some reader has passed on
         self._room = Bell()
@@ -203,13 +204,13 @@ class Live:
 
     # Readers
 
-    def attach(self, bell: Bell) -> None:
+    def attach(self, bell: Bell | TurnBell) -> None:
         """Have a reader's bell rung when there is more."""
         with self._lock:
             self._bells.add(bell)
             self.unread_since = None
 
-    def detach(self, bell: Bell) -> None:
+    def detach(self, bell: Bell | TurnBell) -> None:
         """Have it rung no more."""
         with self._lock:
             self._bells.discard(bell)

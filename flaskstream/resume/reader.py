@@ -7,6 +7,7 @@ from typing import Callable, Iterator, Sequence
 
 from flaskstream.errors import ProducerLost, StoreUnavailable, UpstreamStatus
 from flaskstream.interrupt import Bell
+from flaskstream.native import is_patched
 from flaskstream.pump import EndedOtherwise
 from flaskstream.resume import ends
 from flaskstream.resume.ends import RecordedStatus, recorded_failure
@@ -14,13 +15,15 @@ from flaskstream.resume.live import Live
 from flaskstream.resume.wire import RESET, Delivery
 from flaskstream.sse import Event, to_json
 from flaskstream.stores.protocol import EVICTED, FAILED, RUNNING, STOPPED, Page, Record, Store, StreamInfo
-from flaskstream.wire import done_id
+from flaskstream.waiting import Turn, TurnBell
+from flaskstream.wire import Batch, done_id
 
 PAGE_RECORDS = 500
 PAGE_BYTES = 128 * 1024
 """What one reader may hold of a stream, or a single record: the larger its records are, the fewer are asked for."""
 
 _FIRST_PAGE = 32
+_BLOCK_BYTES = 64 * 1024  # that are written together
 
 _LONGEST_WAIT = 60.0  # seconds: whoever has more rings
 _RETRY_SECONDS = 0.25
@@ -55,6 +58,7 @@ class Reader:
         delivery: shared with the wire.
         look: seconds after which a stream of another process is looked at though nobody has rung.
         touch: seconds after which the store is told again that a reader is here.
+        turn: begun where all that is waited for happens in this process.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class Reader:
         delivery: Delivery,
         look: float,
         touch: float,
+        turn: Turn | None = None,
     ) -> None:
         self._store = store
         self._live = live
@@ -79,10 +84,13 @@ class Reader:
         self._touched_at = 0.0
         self._limit = _FIRST_PAGE
         self._failing_since: float | None = None
-        self._bell = Bell()
+        self._turn = turn
+        self._bell: Bell | TurnBell = Bell()
 
-    def records(self) -> Iterator[Record | Event]:
+    def records(self) -> Iterator[Record | Batch | Event | None]:
         """Yield what the client has not; keep the last record for the wire, which writes the end.
+
+        `None`: nothing came while it was the turn of whoever takes.
 
         Raises:
             EndedOtherwise: the stream was stopped, or its records are gone.
@@ -95,7 +103,9 @@ class Reader:
         else:
             yield from self._of_store()
 
-    def _of_live(self, live: Live) -> Iterator[Record]:
+    def _of_live(self, live: Live) -> Iterator[Record | Batch | None]:
+        if self._turn is not None and is_patched():
+            self._bell = TurnBell(self._turn)
         live.attach(self._bell)
         try:
             while self._delivery.end is None:
@@ -105,8 +115,11 @@ class Reader:
                 yield from self._passed(records, live.last if live.end is not None else None)
                 if not records:
                     self._bell.wait(_LONGEST_WAIT)
+                    if self._turn is not None:
+                        yield None
         finally:
             live.detach(self._bell)
+            self._bell.close()
         if live.end is not None:
             _raise_unless_done(live.end.state, live.end.failure, self._delivery)
 
@@ -116,7 +129,7 @@ class Reader:
             raise StoreUnavailable("expected the older records of a stream in the store, got none")
         return page.records
 
-    def _of_store(self) -> Iterator[Record | Event]:
+    def _of_store(self) -> Iterator[Record | Batch | Event]:
         state = RUNNING
         stop_watching = self._store.watch(self._stream_id, self._bell.ring)
         try:
@@ -174,13 +187,27 @@ class Reader:
             self._limit = max(1, min(PAGE_RECORDS, PAGE_BYTES * len(page.records) // (size or 1)))
         return page
 
-    def _passed(self, records: Sequence[Record], last: int | None) -> Iterator[Record]:
-        for record in records:
-            self._after = record.number
-            if record.number == last:
-                self._delivery.end = record
-                return
-            yield record
+    def _passed(self, records: Sequence[Record], last: int | None) -> Iterator[Record | Batch]:
+        """Yield records, those that leave in one write together; keep the last of all."""
+        for together in _in_blocks(records):
+            self._after = together[-1].number
+            if self._after == last:
+                self._delivery.end = together.pop()
+            if together:
+                yield together[0] if len(together) == 1 else Batch(together)
+
+
+def _in_blocks(records: Sequence[Record]) -> Iterator[list[Record]]:
+    together: list[Record] = []
+    size = 0
+    for record in records:
+        together.append(record)
+        size += len(record.block)
+        if size >= _BLOCK_BYTES:
+            yield together
+            together, size = [], 0
+    if together:
+        yield together
 
 
 def lose(store: Store, info: StreamInfo) -> bool:

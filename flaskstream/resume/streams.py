@@ -15,6 +15,8 @@ from flaskstream.resume.wire import Delivery
 from flaskstream.sse import Event
 from flaskstream.stats import STATS
 from flaskstream.stores.protocol import FAILED, RUNNING, Kept, NewStream, Record, Store, StreamInfo
+from flaskstream.waiting import Turn
+from flaskstream.wire import Batch
 
 log = logging.getLogger(__name__)
 
@@ -139,10 +141,12 @@ class Streams:
         live = self._here.live(info.epoch)
         return live is None or live.is_resumable
 
-    def follow(self, info: StreamInfo, after: int, delivery: Delivery) -> Iterator[Record | Event]:
+    def follow(
+        self, info: StreamInfo, after: int, delivery: Delivery, turn: Turn | None = None
+    ) -> Iterator[Record | Batch | Event | None]:
         """Return the records of a stream behind one of them, as `Reader.records` does."""
         live = self._here.live(info.epoch)
         in_time = self._terms.orphan_timeout / _TOUCHES_IN_TIME or _LONGEST_TOUCH
         look = self._terms.lease / LOOKS_IN_A_LEASE
         touch = min(_LONGEST_TOUCH, in_time)
-        return Reader(self._store, live, info.stream_id, after, delivery, look, touch).records()
+        return Reader(self._store, live, info.stream_id, after, delivery, look, touch, turn).records()

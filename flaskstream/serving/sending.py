@@ -1,8 +1,8 @@
 """Send a token in one call of the kernel.
 
-gevent's `sendall` asks the kernel for the size of the socket's buffer each time, and takes the data apart by it: made for
-megabytes, it costs a tenth of what a token costs. Here the whole is sent at once, which mostly succeeds; what is left
-goes gevent's way.
+gevent's `sendall` asks the kernel for the size of the socket's buffer each time, and takes the data apart by it: made
+for megabytes, it costs a tenth of what a token costs. Here the whole is sent at once, which mostly succeeds; what is
+left goes gevent's way.
 """
 
 from __future__ import annotations

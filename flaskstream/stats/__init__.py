@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_left
+from typing import Iterable, NamedTuple
 
 from flaskstream.native import original
-from flaskstream.stats.layout import BOUNDS_MS, COUNTERS, ENDS, FIRST_TOKEN, GAP, OPEN, Histogram
+from flaskstream.stats.layout import COUNTERS, ENDS, FIRST_TOKEN, GAP, OPEN, Histogram
 from flaskstream.stats.slots import Slots
 
-__all__ = ["NOT_COUNTED", "STATS", "Stats"]
+__all__ = ["NOT_COUNTED", "STATS", "Stats", "Told"]
 
 _EVENTS, _TOKENS, _BYTES = COUNTERS["events"], COUNTERS["tokens"], COUNTERS["bytes"]
-_GAP_SUM = GAP.start
 _SOURCE, _CLIENT = COUNTERS["source_wait_us"], COUNTERS["client_wait_us"]
+
+
+class Told(NamedTuple):
+    """What the events of one stream were: tokens and bytes in them, and for how long whom had been waited for."""
+
+    events: int = 0
+    tokens: int = 0
+    bytes: int = 0
+    source_seconds: float = 0.0
+    client_seconds: float = 0.0
 
 
 class Stats:
@@ -74,26 +83,23 @@ class Stats:
         with self._lock:
             _observe(row, FIRST_TOKEN, milliseconds)
 
-    def event(self, size: int, tokens: int, source_ms: float, client_ms: float, is_first: bool) -> None:
-        """Count an event that leaves.
+    def told(self, now: Told, before: Told, gaps: Iterable[float]) -> None:
+        """Count events that have left.
 
         Args:
-            size: bytes.
-            tokens: in it.
-            source_ms, client_ms: milliseconds for which its source and its client were waited for since the one before.
-            is_first: there was none before it, and so no gap.
+            now: how many of one stream, and what they were.
+            before: what was counted of them.
+            gaps: the seconds before each of them, without the first one of a stream.
         """
-        row = self._row or self._own_row()
+        row = self._own_row()
         with self._lock:
-            row[_EVENTS] += 1
-            row[_TOKENS] += tokens
-            row[_BYTES] += size
-            row[_SOURCE] += int(source_ms * 1000)
-            row[_CLIENT] += int(client_ms * 1000)
-            if not is_first:  # as `_observe` does, without its calls: this is done for every token
-                gap = source_ms + client_ms
-                row[_GAP_SUM] += int(gap * 1000)
-                row[_GAP_SUM + 1 + bisect_left(BOUNDS_MS, gap)] += 1
+            row[_EVENTS] += now.events - before.events
+            row[_TOKENS] += now.tokens - before.tokens
+            row[_BYTES] += now.bytes - before.bytes
+            row[_SOURCE] += int((now.source_seconds - before.source_seconds) * 1_000_000)
+            row[_CLIENT] += int((now.client_seconds - before.client_seconds) * 1_000_000)
+            for gap in gaps:
+                _observe(row, GAP, gap * 1000)
 
     def _add(self, word: int, number: int) -> None:
         row = self._own_row()
@@ -130,7 +136,7 @@ class NotCounted(Stats):
     def first_token(self, milliseconds: float) -> None:
         pass
 
-    def event(self, size: int, tokens: int, source_ms: float, client_ms: float, is_first: bool) -> None:
+    def told(self, now: Told, before: Told, gaps: Iterable[float]) -> None:
         pass
 
 

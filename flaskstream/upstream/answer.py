@@ -11,9 +11,9 @@ from typing import Any, Callable, Iterator
 import requests
 
 from flaskstream.errors import UpstreamError
-from flaskstream.readable import Turn
 from flaskstream.upstream.body import READ_BYTES, Body
 from flaskstream.upstream.errors import translated_errors
+from flaskstream.waiting import Turn
 
 DRAIN_SECONDS = 0.02
 """How long the end of a whole answer's framing is awaited. It mostly comes in the same packet, and then the connection

@@ -2,7 +2,7 @@
 
 Every usual way of reading with `requests` (`iter_content`, `iter_lines`, `raw.stream`) waits for a full block, or for
 the end, when the upstream does not use the chunked coding. Here each read returns what one `recv` gave, in all
-framings: from the socket itself where the body is as it is sent, and else by `read1` of the libraries, which decompress.
+framings: from the socket itself where the body is as it is sent; else by `read1` of the libraries, which decompress.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import io
+import math
 import socket
 import ssl
 import time
@@ -17,8 +18,8 @@ from typing import Any, Callable
 
 from flaskstream.errors import UpstreamError, UpstreamTruncated
 from flaskstream.interrupt import waits_for, waits_no_longer
-from flaskstream.readable import Readable, Turn, readable
 from flaskstream.upstream.framings import Chunked, Counted, Framing, UntilItsEnd
+from flaskstream.waiting import Turn, readable
 
 READ_BYTES = 64 * 1024
 """At most this much is taken at once: what one `recv` of a fast upstream gives; no read waits to fill it."""
@@ -119,7 +120,8 @@ class SocketReader:
         self._raw = raw
         self._socket = own
         self._framing = _framing_of(raw._fp)
-        self._patience: float | None = own.gettimeout()
+        patience = own.gettimeout()
+        self._patience = math.inf if patience is None else patience
         self._heard_at = time.monotonic()
         self._turn: Turn | None = None
         self._back: bytes | Exception | None = None
@@ -128,7 +130,7 @@ class SocketReader:
         self._is_tls = hasattr(own, "pending")  # what TLS has decrypted makes no socket readable
         self._recv = own.recv if self._is_tls else getattr(own, "_sock", own).recv
         if self._readable is None:
-            own.settimeout(self._patience)
+            own.settimeout(patience)
 
     def read(self) -> bytes | None:
         """Return what one `recv` gave, b"" at the end; `None`: the turn of whoever takes is over.
@@ -143,10 +145,26 @@ class SocketReader:
         while not framing.is_over:
             if framing.failure is not None:
                 raise framing.failure
-            data = self._receive()
+            if self._first or self._readable is None:
+                data = self._first or self._socket.recv(READ_BYTES)
+                self._first = b""
+            else:
+                over = self._heard_at + self._patience
+                until = over
+                if self._turn is not None and self._turn.until < over:
+                    until = self._turn.until
+                while (self._is_tls and self._socket.pending()) or self._readable.wait(until):
+                    try:
+                        data = self._recv(READ_BYTES)
+                        break
+                    except (BlockingIOError, ssl.SSLWantReadError):
+                        continue  # half a record of TLS
+                else:
+                    if time.monotonic() >= over:
+                        raise socket.timeout("timed out")
+                    return None  # whoever takes has other things to do
+                self._heard_at = time.monotonic()
             if not data:
-                if data is None:
-                    return None
                 framing.close()
             content = framing.feed(data)
             if framing.is_over:
@@ -185,28 +203,6 @@ class SocketReader:
         if self._readable is not None:
             self._readable.close()
             self._readable = None
-
-    def _receive(self) -> bytes | None:
-        if self._first:
-            data, self._first = self._first, b""
-            return data
-        if self._readable is None:
-            received: bytes = self._socket.recv(READ_BYTES)
-            return received
-        over = None if self._patience is None else self._heard_at + self._patience
-        until = None if self._turn is None else self._turn.until
-        if until is None or (over is not None and over < until):
-            until = over
-        while (self._is_tls and self._socket.pending()) or self._readable.wait(until):
-            try:
-                received = self._recv(READ_BYTES)
-            except (BlockingIOError, ssl.SSLWantReadError):
-                continue  # half a record of TLS
-            self._heard_at = time.monotonic()
-            return received
-        if over is not None and time.monotonic() >= over:
-            raise socket.timeout("timed out")
-        return None  # whoever takes has other things to do
 
     def _give_back(self) -> None:
         """Have the connection used again, unless more has come than was asked for."""

@@ -51,6 +51,9 @@ class Upstream:
             or a broken connection; see `flaskstream.upstream.retries`. Nothing is asked again after that.
         headers: sent with every request.
 
+    Attributes:
+        secret: what `hide_key` hides; b"": nothing.
+
     Raises:
         InvalidSetting: a value that does not work.
     """
@@ -68,7 +71,7 @@ class Upstream:
     ) -> None:
         self._base_url = checked_url(base_url)
         self._api_key = checked_key(api_key)
-        self._secret = (self._api_key or "").encode() if len(self._api_key or "") >= _SHORTEST_SECRET else b""
+        self.secret = (self._api_key or "").encode() if len(self._api_key or "") >= _SHORTEST_SECRET else b""
         self.model = checked_model(model)
         connect, idle = (
             checked_seconds("connect_timeout", connect_timeout),
@@ -147,14 +150,9 @@ class Upstream:
         body = self.hide_key(answer.read_some(room, ERROR_BODY_SECONDS))
         return UpstreamStatus(answer.status, body, answer.content_type or "text/plain", answer.forwarded_headers)
 
-    @property
-    def has_secret(self) -> bool:
-        """Whether there is something that `hide_key` hides."""
-        return bool(self._secret)
-
     def hide_key(self, data: bytes) -> bytes:
         """Return the bytes with the API key made unreadable, in its length, should an upstream repeat it."""
-        secret = self._secret
+        secret = self.secret
         return data.replace(secret, b"*" * len(secret)) if secret and secret in data else data
 
     def hide_key_in_text(self, text: str) -> str:

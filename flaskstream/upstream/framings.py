@@ -82,7 +82,7 @@ class Counted:
 class Chunked:
     """A body in chunks, each behind its size."""
 
-    __slots__ = ("is_over", "surplus", "failure", "_left", "_line", "_take")
+    __slots__ = ("_left", "_line", "_take", "failure", "is_over", "surplus")
 
     def __init__(self) -> None:
         self.is_over = False

@@ -1,0 +1,93 @@
+"""What a look tells of bytes must be what reading them tells; and where it cannot tell, it must say so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from flaskstream.dialects import OPENAI
+from flaskstream.dialects.skimming import is_plain
+from flaskstream.relay.follower import Follower
+
+SKIMMER = OPENAI.skimmer
+assert SKIMMER is not None
+
+
+def event(text: Any, finish: Any = None, index: int = 0, **more: Any) -> bytes:
+    choice = {"index": index, "delta": {"content": text}, "finish_reason": finish}
+    said = {"id": "chatcmpl-1", "model": "m", "choices": [choice], **more}
+    return b"data: " + json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode() + b"\n\n"
+
+
+TOKENS = st.builds(event, st.text(min_size=1))
+OTHERS = st.one_of(
+    st.sampled_from(
+        [
+            b"data: [DONE]\n\n",
+            b": hb\n\n",
+            b": hb\n",
+            b"\n",
+            b"event: error\ndata: {}\n\n",
+            b'data: {"error":{"message":"no"}}\n\n',
+            b'data: {"choices":[],"usage":{"total_tokens":3}}\n\n',
+            b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n',
+            b"id: 7\n" + event("a"),
+            event("a").replace(b"\n\n", b"\r\n\r\n"),
+            event("a")[:-1],
+            event("a")[1:],
+            event("a").replace(b"data: ", b"data:"),
+            event("a") + b"data: {",
+        ]
+    ),
+    st.builds(event, st.text(), st.sampled_from([None, "stop", "error"]), st.integers(0, 2)),
+    st.builds(event, st.sampled_from([None, 3, ["a"], {"content": "a"}])),
+    st.binary(max_size=40),
+)
+
+
+@given(st.lists(st.one_of(TOKENS, OTHERS), min_size=1, max_size=4).map(b"".join))
+@example(event('"finish_reason":"stop"'))
+@example(event('a", "b'))
+@example(event("a", tool_calls=[{"index": 1}]))
+@example(event("a", choices=[{"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {"content": "b"}}]))
+def test_what_is_sure_to_be_tokens_is_nothing_else(data: bytes) -> None:
+    count = SKIMMER.count(data)
+    if not count:
+        return
+    follower = Follower(OPENAI)
+    readings = follower.feed(data)
+    assert len(readings) == count
+    assert all(reading.text and reading.choices == (0,) for reading in readings)
+    assert not follower.is_whole and not any(reading.finished or reading.error for reading in readings)
+
+
+@given(st.lists(TOKENS, min_size=1, max_size=4))
+def test_tokens_are_told_without_parsing(events: list[bytes]) -> None:
+    unsure = (b"error", b'""', b"finish_reason", b"\\")
+    if not any(mark in one.replace(b'"finish_reason":null', b"") for one in events for mark in unsure):
+        assert SKIMMER.count(b"".join(events)) == len(events)
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+@example("a\\", "b")
+@example('say "a"', "b")
+def test_a_token_is_told_by_the_one_before_it(first: str, second: str) -> None:
+    if SKIMMER.count(event(first)) != 1:
+        return
+    before, behind = SKIMMER.mould(event(first))
+    data = event(second)
+    if data.startswith(before) and data.endswith(behind) and len(data) > len(before) + len(behind):
+        written = data[len(before) : len(data) - len(behind)]
+        if is_plain(written):
+            assert written.decode() == second
+            assert Follower(OPENAI).feed(data)[0].text == second
+
+
+def test_a_plain_text_cannot_end_itself() -> None:
+    for byte in range(256):
+        text = bytes([byte])
+        assert bool(is_plain(text)) == (32 <= byte < 127 and text not in b'"\\')
+    assert not is_plain(b"")
