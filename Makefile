@@ -9,6 +9,8 @@
 #   make soak          minutes of random trouble, after which nothing may be left (ARGS="--seconds 600", --worker gthread)
 #   make soak-resume   200 clients of 50 recorded streams, dropped at random, on each store (a seed that a failure
 #                      prints is played again by RESUME_SEED; `make test` does the same with half of them)
+#   make bench         what the kit costs beside its peers, and whether that is within its budget: a quarter of an hour
+#                      (ARGS=--quick: two minutes; ARGS="--json FILE", --write: into docs/performance.md, --check)
 #   make bench-leaving how soon an upstream is left after its client
 #   make bench-stores  what each store costs for a token beside none, and how soon 10,000 events are read again
 #   make doctor-table  how often the doctor is right, measured on real proxies for a quarter of an hour: docs/doctor.md
@@ -23,6 +25,9 @@ OLDEST_PYTHON ?= $(shell for python in python3.8 $$HOME/.pyenv/versions/3.8.*/bi
 VENV = .venv
 OLDEST = .venv-oldest
 EMPTY = .venv-empty
+# The peers of the bench; one has an environment of its own, for it pins the releases of the others.
+BENCH = .venv-bench
+LITELLM = .venv-bench-litellm
 NODE = tests/node/node_modules
 # Unset: with it every print is flushed, and no test could tell who flushes.
 RUN = env -u PYTHONUNBUFFERED
@@ -31,7 +36,7 @@ AT_ONCE = -n 2 --dist loadfile
 # Debian has venv in a package of its own; as root it is fetched.
 NEW_VENV = sh .ci/new-venv
 
-.PHONY: doctor-table compare serve serve-broken test lint test-install test-current test-oldest programs soak soak-resume bench-leaving \
+.PHONY: bench doctor-table compare serve serve-broken test lint test-install test-current test-oldest programs soak soak-resume bench-leaving \
 	bench-stores screenshots format clean
 
 compare: $(VENV)/.installed
@@ -65,7 +70,7 @@ test-current: $(VENV)/.installed-test $(NODE)/.installed
 	.ci/run-tests $(VENV) $(AT_ONCE) $(ARGS)
 
 # The tests that drive other programs do so in one corner only, and are named here: they would find the same twice.
-ONCE = $(addprefix tests/test_,behind_http2.py bench_doctor.py bench_leaving.py bench_stores.py \
+ONCE = $(addprefix tests/test_,behind_http2.py bench.py bench_doctor.py bench_leaving.py bench_stores.py \
 	check_samples.py client_browser.py client_js.py client_page.py client_resume.py compare_page.py decoders.py \
 	doctor_hops.py doctor_http2.py http2.py many_machines.py proxy_config.py resume_browser.py sample_chat.py \
 	sdks.py soak.py tail_http2.py)
@@ -90,6 +95,9 @@ soak: $(VENV)/.installed-test
 
 soak-resume: $(VENV)/.installed-test
 	RESUME_CLIENTS=200 $(RUN) $(VENV)/bin/python -m pytest tests/test_resume_random.py $(ARGS)
+
+bench: $(BENCH)/.installed
+	$(RUN) $(BENCH)/bin/python -m bench $(ARGS)
 
 bench-stores: $(VENV)/.installed-test
 	$(RUN) $(VENV)/bin/python -m bench.stores $(ARGS)
@@ -116,6 +124,15 @@ $(VENV)/.installed-test: $(VENV)/.installed
 	@$(VENV)/bin/pip install --quiet uwsgi 2>/dev/null || echo "SKIPPED: uWSGI could not be built here, so it is not tested"
 	touch $@
 
+$(BENCH)/.installed: setup.cfg pyproject.toml | programs
+	@echo "installing the peers into $(BENCH), once: about a minute"
+	$(NEW_VENV) $(PYTHON) $(BENCH)
+	$(BENCH)/bin/pip install --quiet --editable '.[bench]'
+	@$(BENCH)/bin/pip install --quiet granian || echo "SKIPPED: Granian is not to be had here, so it is not measured"
+	@{ $(NEW_VENV) $(PYTHON) $(LITELLM) && $(LITELLM)/bin/pip install --quiet 'litellm[proxy]'; } \
+		|| { rm -rf $(LITELLM); echo "SKIPPED: LiteLLM is not to be had here, so it is not measured"; }
+	touch $@
+
 $(OLDEST)/.installed-test: setup.cfg pyproject.toml tests/oldest.txt
 	$(NEW_VENV) $(OLDEST_PYTHON) $(OLDEST)
 	$(OLDEST)/bin/pip install --quiet --constraint tests/oldest.txt --editable '.[test]'
@@ -127,4 +144,4 @@ $(NODE)/.installed: tests/node/package.json tests/node/package-lock.json | progr
 	else echo "SKIPPED: there is no npm here, so nothing of npm was tested"; fi
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(EMPTY) $(NODE) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(EMPTY) $(BENCH) $(LITELLM) $(NODE) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from bench.percentile import percentile
 from flaskstream.lab.figures import seconds_text
 from flaskstream.lab.gunicorn import GunicornProcess
 from flaskstream.lab.processes import PACKAGE_ROOT, START_SECONDS, end, environment, first_line
@@ -209,11 +210,6 @@ def _row(server: str, state: State, by: str, latencies: Sequence[float]) -> Leav
     never = sum(map(math.isinf, ordered))
     p50, p99, most = (_milliseconds(percentile(ordered, share)) for share in (0.5, 0.99, 1.0))
     return Leaving(server, state.name, by, len(ordered), never, p50, p99, most)
-
-
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the smallest value that this share of them does not exceed."""
-    return ordered[max(math.ceil(share * len(ordered)), 1) - 1]
 
 
 def _milliseconds(seconds: float) -> float | None:

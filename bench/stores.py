@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import pathlib
 import selectors
 import socket
@@ -27,8 +26,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from redis_server import RedisServer  # noqa: E402 - the tests are no package that is installed
 
-from bench import leaving  # noqa: E402
-from bench.leaving import percentile  # noqa: E402
+from bench import cpu, leaving  # noqa: E402
+from bench.percentile import percentile  # noqa: E402
 from flaskstream.doctor.wire import Body, ResponseParser  # noqa: E402
 from flaskstream.lab.figures import seconds_text  # noqa: E402
 from flaskstream.lab.gunicorn import GunicornProcess  # noqa: E402
@@ -45,7 +44,6 @@ PATIENCE = 60.0
 REPLAYS = 5
 """Of which the median counts."""
 
-_TICK = os.sysconf("SC_CLK_TCK")
 _EVENT_END = b"\n\n"
 
 
@@ -102,15 +100,6 @@ class Subject:
 
 class NoRedis(Exception):
     """There is no Redis here; says what is missing."""
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the processor time that a process and its children have taken, the ended ones included."""
-    with open(f"/proc/{pid}/stat") as stat:
-        fields = stat.read().rpartition(")")[2].split()
-    own = sum(map(int, fields[11:15])) / _TICK
-    with open(f"/proc/{pid}/task/{pid}/children") as children:
-        return own + sum(cpu_seconds(int(child)) for child in children.read().split())
 
 
 class Reader:
@@ -215,14 +204,18 @@ def measure(
 
 
 def _round(subject: Subject, model: ModelProcess, script: Script, streams: int) -> None:
-    before = cpu_seconds(subject.server.pid), _store_cpu(subject)
+    before = _cpu(subject.server.pid), _store_cpu(subject)
     _streams(subject, model, script, streams)
-    subject.cpu += cpu_seconds(subject.server.pid) - before[0]
+    subject.cpu += _cpu(subject.server.pid) - before[0]
     subject.store_cpu += _store_cpu(subject) - before[1]
 
 
 def _store_cpu(subject: Subject) -> float:
-    return 0.0 if subject.store_pid is None else cpu_seconds(subject.store_pid)
+    return 0.0 if subject.store_pid is None else _cpu(subject.store_pid)
+
+
+def _cpu(pid: int) -> float:
+    return sum(cpu.seconds_of_tree(pid).values())
 
 
 def _streams(subject: Subject, model: ModelProcess, script: Script, count: int) -> None:

@@ -1,0 +1,93 @@
+"""What the kit costs beside its peers: `python -m bench`, which `make bench` runs with all of them installed."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import signal
+import sys
+import time
+from typing import Any, Sequence
+
+import click
+
+from bench import descriptors
+from bench.budget import budget
+from bench.case import Run
+from bench.cases import CASES
+from bench.machine import machine
+from bench.running import middle
+from bench.subjects import SUBJECTS
+from bench.table import replaced, report
+
+SCHEMA_VERSION = 1
+
+PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
+
+MISSED = 1
+"""The exit code of `--check` where a line of the budget was missed."""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--quick", is_flag=True, help="Less exact, in less than two minutes.")
+@click.option("--only", type=click.Choice(list(CASES)), multiple=True, help="This kind of work; default: all.")
+@click.option("--subject", "subjects", type=click.Choice(list(SUBJECTS)), multiple=True, help="Default: all.")
+@click.option("--streams", type=int, multiple=True, help="How many at once, where that is varied.")
+@click.option("--seconds", type=float, help="For which each figure is measured.")
+@click.option("--rounds", type=int, help="In each of which every server has its turn.")
+@click.option("--interval", "interval_ms", default=Run.interval_ms, help="Milliseconds between two relayed tokens.")
+@click.option("--event-bytes", default=Run.event_bytes, help="Of each relayed token.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, writable=True), help="Write the figures there.")
+@click.option("--write", is_flag=True, help=f"Put the tables into {PAGE.parent.name}/{PAGE.name}.")
+@click.option("--check", is_flag=True, help=f"Exit with {MISSED} where a line of the budget was missed.")
+def main(
+    only: Sequence[str],
+    json_file: str | None,
+    write: bool,
+    check: bool,
+    **terms: Any,
+) -> None:
+    """Measure the kit beside its peers on this machine."""
+    run = Run(**terms, say=lambda words: click.echo(words, err=True))
+    if write:
+        _page_with("")  # what does not work is told now, and not in a quarter of an hour
+    result = measure(run, only or list(CASES))
+    text = report(result, CASES)
+    if json_file is not None:
+        pathlib.Path(json_file).write_text(json.dumps(result, indent=1) + "\n")
+    if write:
+        PAGE.write_text(_page_with(text))
+    click.echo(text)
+    if check and any(line["verdict"] == "missed" for line in result["budget"]):
+        sys.exit(MISSED)
+
+
+def _page_with(text: str) -> str:
+    try:
+        return replaced(PAGE.read_text(), text, BEGIN, END)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"{PAGE}: {error}") from None
+
+
+def measure(run: Run, names: Sequence[str]) -> dict[str, Any]:
+    """Measure these kinds of work; return what stands in JSON."""
+    descriptors.allow_all()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and all servers end too
+    began = time.monotonic()
+    cases = {name: CASES[name].run(run) for name in names}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "machine": machine(),
+        "quick": run.quick,
+        "seconds": round(time.monotonic() - began, 1),
+        "others": middle((row.get("others") for rows in cases.values() for row in rows), 2),
+        "budget": [line.as_json() for line in budget(cases) if line.value is not None or len(names) == len(CASES)],
+        "cases": cases,
+        "subjects": {name: subject.words for name, subject in SUBJECTS.items() if run.wants(name)},
+        "skipped": run.skipped,
+    }
+
+
+if __name__ == "__main__":
+    main()
