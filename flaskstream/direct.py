@@ -35,29 +35,24 @@ class Direct:
 
     def take(self, timeout: float | None) -> Any:
         """Return the next item, `NOTHING` after `timeout` seconds, or `ENDED`; see `Pump.take`."""
-        if self._signals:
-            return self._signals.popleft()
-        if self._is_closed:
-            return ENDED
-        self._turn.until = math.inf if timeout is None else time.monotonic() + timeout
-        item: Any = ENDED
-        self._is_advancing = True
-        try:
-            item = self._turn.take(self._items)
-        finally:
-            self._is_advancing = False
-            if item is ENDED or self._is_to_be_closed:
-                self._close_once()
-        return self._instead(self._turn.until) if item is None else item
-
-    def _instead(self, until: float) -> Any:
-        """Return what to take when nothing came."""
-        if self._signals:
-            return self._signals.popleft()
-        if self._is_to_be_closed:
-            return ENDED
-        left = until - time.monotonic()
-        return self.take(left) if left > 0 else NOTHING
+        turn = self._turn
+        turn.until = math.inf if timeout is None else time.monotonic() + timeout
+        while not self._signals:
+            if self._is_closed:
+                return ENDED
+            item: Any = ENDED
+            self._is_advancing = True
+            try:
+                item = turn.take(self._items)
+            finally:
+                self._is_advancing = False
+                if item is ENDED or self._is_to_be_closed:
+                    self._close_once()
+            if item is not None:
+                return item
+            if time.monotonic() >= turn.until:
+                return NOTHING if not self._signals else self._signals.popleft()
+        return self._signals.popleft()
 
     def rouse(self) -> None:
         """Have whoever takes look for a signal."""

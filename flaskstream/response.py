@@ -247,7 +247,9 @@ def start_stream(
     client = client_socket(request.environ)
     send_at_once(client)
     stop_watching = watch_client(client, client_ends, deadline)
-    return Stream(pump, wire, stream_id, settings, carrier.made_at, at_end=(stop_watching, place.stream_ended))
+    return Stream(
+        pump, wire, stream_id, settings, carrier.made_at, at_end=(stop_watching, place.stream_ended), turn=turn
+    )
 
 
 def _close_if_replaced_by_an_error(stream: Stream) -> None:

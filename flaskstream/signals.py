@@ -1,4 +1,4 @@
-"""What is taken from a source in place of an item."""
+"""What is taken from a source in place of an item, and what ends a stream without an end."""
 
 from __future__ import annotations
 
@@ -17,3 +17,7 @@ NOTHING = Signal("NOTHING")
 """No item came in the time given."""
 ENDED = Signal("ENDED")
 """The generator ended by itself; no item will come."""
+
+
+class ClientGone(Exception):
+    """Nobody reads any more, and nobody would read an end."""

@@ -8,10 +8,12 @@ from typing import Any, Callable, Iterator, Sequence
 
 from flaskstream.debug import DebugPrinter
 from flaskstream.errors import AlreadyLogged, FlaskStreamError, MaxDuration, ShuttingDown, UpstreamError
+from flaskstream.express import Express, Outlet
 from flaskstream.options import StreamOptions
 from flaskstream.pump import EndedOtherwise, Pump
-from flaskstream.signals import ENDED, NOTHING, Signal
+from flaskstream.signals import ENDED, NOTHING, ClientGone, Signal
 from flaskstream.tally import CLIENT, SOURCE, StreamReport, Tally
+from flaskstream.waiting import Turn
 from flaskstream.wire import Batch, TokenBlock, Wire
 
 __all__ = ["Stream", "StreamReport", "log_failure"]
@@ -46,6 +48,7 @@ class Stream:
         options: see `StreamOptions`.
         started_at: when the request came, in seconds of the monotonic clock.
         at_end: called when it has ended, in this order.
+        turn: that its source may begin.
     """
 
     def __init__(
@@ -56,7 +59,9 @@ class Stream:
         options: StreamOptions,
         started_at: float,
         at_end: Sequence[Callable[[], None]] = (),
+        turn: Turn | None = None,
     ) -> None:
+        self._turn = None if options.printer is not None else turn
         self.stream_id = stream_id
         self._pump = pump
         self._wire = wire
@@ -90,13 +95,16 @@ class Stream:
             self.close()
             raise
 
-    def frames(self, on_cut: Callable[[Exception], None]) -> Iterator[bytes]:
+    def frames(self, on_cut: Callable[[Exception], None], outlet: Outlet | None) -> Iterator[bytes]:
         """Return what it yields, for a server, which closes it at their end, or drops it.
 
         Args:
             on_cut: called with the error of a stream that is about to be cut.
+            outlet: where that server sends them, if nothing is between; some go there by themselves.
         """
         self._on_cut.append(on_cut)
+        if outlet is not None and self._turn is not None:
+            self._turn.express = Express(self._turn, self._wire, self._tally, self._waits.next, outlet)
         return iter(()) if self._is_closed else self._frames
 
     def __iter__(self) -> Stream:
@@ -177,7 +185,7 @@ def _frames(
                 yield frame
             item = pump.take(waits.next(tally.waits_for(SOURCE)))
         tally.waits_for(CLIENT)
-    except _ClientGone:
+    except ClientGone:
         return  # nobody reads an end
     except EndedOtherwise as end:
         yield from _last_words(end, wire, tally)
@@ -196,7 +204,7 @@ def _frames(
 def _answer_to(signal: Signal, wire: Wire, tally: Tally, waits: _Waits) -> bytes:
     """Return what is written when there is no item."""
     if signal is CLIENT_GONE:
-        raise _ClientGone
+        raise ClientGone
     if signal is CLIENT_ENDED:
         waits.look_soon()
     if signal is STOPPING:
@@ -209,10 +217,6 @@ def _last_words(end: EndedOtherwise, wire: Wire, tally: Tally) -> Iterator[bytes
     last = b"" if end.reason == RESTART else wire.done(tally.stream_id)
     if last:
         yield last
-
-
-class _ClientGone(Exception):
-    pass
 
 
 class _Waits:

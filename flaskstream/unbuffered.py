@@ -16,7 +16,9 @@ from flask import Response
 from werkzeug.wsgi import ClosingIterator
 
 from flaskstream.errors import BodyWasRead
+from flaskstream.express import Outlet
 from flaskstream.serving.cut import reset_if_it_would_look_whole
+from flaskstream.serving.outlet import outlet_of
 from flaskstream.stream import Stream
 
 log = logging.getLogger(__name__)
@@ -169,10 +171,10 @@ class _BodyGuard:
             self._cut(self._environ, error)
             raise
 
-    def frames(self) -> Iterator[bytes]:
+    def frames(self, outlet: Outlet | None) -> Iterator[bytes]:
         """Return the same: what a server loops over costs less if it is a generator, and nothing is around it."""
         assert self._environ is not None
-        return self._stream.frames(functools.partial(self._cut, self._environ))
+        return self._stream.frames(functools.partial(self._cut, self._environ), outlet)
 
     def _cut(self, environ: Mapping[str, Any], error: Exception) -> None:
         if reset_if_it_would_look_whole(environ):
@@ -190,7 +192,7 @@ class _Sent:
         self.close = close
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._guard.frames()
+        return self._guard.frames(outlet_of(sys._getframe().f_back, self))
 
     def __next__(self) -> bytes:  # for a middleware that asks what it should have asked iter() for
         return next(self._guard)

@@ -30,11 +30,13 @@ class Waiting:
         self._rings_at = self._until = math.inf
         self._waiting: Any = None  # a greenlet
 
-    def wait(self, until: float) -> bool:
+    def wait(self, until: float, express: Callable[[], bool] | None = None) -> bool:
         """Return `False` when the time is over, or `rouse` was called.
 
         Args:
             until: in seconds of the monotonic clock; infinite: for ever.
+            express: called in the hub, in place of an end of this wait, for what can be read; returns whether to wait
+                on.
         """
         self._until = until
         if until < self._rings_at:
@@ -88,20 +90,26 @@ class Readable(Waiting):
         descriptor: of the socket. To be closed before that is.
     """
 
-    __slots__ = ("_io",)
+    __slots__ = ("_express", "_failure", "_io")
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
+        self._express: Callable[[], bool] = lambda: False
+        self._failure: Exception | None = None
         self._io = self._hub.loop.io(descriptor, 1)  # 1: readable
 
-    def wait(self, until: float) -> bool:
+    def wait(self, until: float, express: Callable[[], bool] | None = None) -> bool:
         """Return whether there is something to read; `False`: as of `Waiting`."""
         self._until = until
         if until < self._rings_at:
             self._set_alarm(until)
         self._waiting = current = self._getcurrent()
         # The kernel is told of neither: the loop looks only once a round at what has changed, and nothing has.
-        self._io.start(current.switch, READY)
+        if express is None:
+            self._io.start(current.switch, READY)
+        else:
+            self._express = express
+            self._io.start(self._go_by)
         try:
             outcome = self._hub.switch()
             while outcome is not READY and outcome is not OVER:
@@ -109,7 +117,23 @@ class Readable(Waiting):
         finally:
             self._io.stop()
             self._waiting = None
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
         return outcome is READY
+
+    def _go_by(self) -> None:
+        try:
+            if self._express():
+                return
+        except Exception as error:
+            self._failure = error
+        if self._waiting is not None:
+            self._waiting.switch(OVER)
+
+    def prolong(self, until: float) -> None:
+        """Have a wait end later than it was begun for."""
+        self._until = until
 
     def close(self) -> None:
         self._io.stop()
@@ -133,14 +157,18 @@ class Turn:
         waiting: what the generator waits with; `None`: it is not yet that one's turn.
         until: when the generator must be back, in seconds of the monotonic clock; infinite: any time.
         take: returns the next item of a generator that it is given, or `ENDED`; there may be a shorter way to one.
+        lane: that shorter way, a `flaskstream.relay.lane.Lane`; `None`: there is none.
+        express: what the short way's wait goes by, if anything; see `flaskstream.express`.
     """
 
-    __slots__ = ("take", "until", "waiting")
+    __slots__ = ("express", "lane", "take", "until", "waiting")
 
     def __init__(self) -> None:
         self.waiting: Waiting | None = None
         self.until = math.inf
         self.take: Callable[[Iterator[Any]], Any] = _next
+        self.lane: Any = None
+        self.express: Any = None
 
     def begin(self, waiting: Waiting) -> None:
         """Say what the generator waits with, from its next item on."""

@@ -13,6 +13,7 @@ from flaskstream.errors import IdleTimeout, UpstreamTruncated
 from flaskstream.relay.answers import blocks
 from flaskstream.relay.lane import Lane
 from flaskstream.signals import ENDED
+from flaskstream.waiting import Turn
 from flaskstream.wire import Block, TokenBlock
 
 DONE = b"data: [DONE]\n\n"
@@ -25,7 +26,7 @@ class Pieces:
     def __init__(self, pieces: list[Any]) -> None:
         self.left = list(pieces)
 
-    def read(self) -> Any:
+    def read(self, express: Any = None) -> Any:
         piece = self.left.pop(0) if self.left else b""
         if isinstance(piece, Exception):
             raise piece
@@ -48,7 +49,7 @@ def by_both_ways(pieces: list[Any], **more: Any) -> tuple[list[Any], int]:
     lane = Lane(OPENAI.skimmer, TokenBlock, several=Block, **more)
     items = blocks(reader.chunks(), OPENAI, lane=lane)
     came: list[Any] = [next(items)]
-    lane.begin(reader)
+    lane.begin(reader, Turn())
     item = lane.take(items)
     while item is not ENDED:
         came.append(item)

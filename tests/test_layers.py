@@ -21,7 +21,7 @@ PURE = (
 CLOCK = ("machine",)
 INPUT_OUTPUT = (
     *("settings", "native", "interrupt", "serving", "open_streams", "options", "debug"),
-    *("waiting", "direct", "pump", "stream"),
+    *("waiting", "direct", "express", "pump", "stream"),
     *("shared_rows", "stats", "tally", "probe.records", *CLOCK, "upstream", "relay"),
     *("background", "stores", "resume"),
 )

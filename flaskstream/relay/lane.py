@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterator, Protocol
 from flaskstream.dialects.skimming import Skimmer, is_plain
 from flaskstream.relay.follower import Follower
 from flaskstream.signals import ENDED
+from flaskstream.waiting import Turn
 
 
 def _let_the_generator_say_it(data: bytes, tokens: int) -> Any:
@@ -21,8 +22,12 @@ def _let_the_generator_say_it(data: bytes, tokens: int) -> Any:
 class Reader(Protocol):
     """What reads the body."""
 
-    def read(self) -> bytes | None:
+    def read(self, express: Callable[[], bool] | None = None) -> bytes | None:
         """Return what came; b"" at the end; `None`: nothing while it was the turn of whoever takes."""
+        ...
+
+    def read_now(self) -> bytes | None:
+        """Return what has come, in the hub: b"" if it is nothing yet; `None`: it takes a `read` to tell."""
         ...
 
     def put_back(self, what: bytes | Exception) -> None:
@@ -44,7 +49,7 @@ class Lane:
 
     __slots__ = (
         *("_skimmer", "_one", "_takes_text", "_secret", "_several", "_before", "_behind", "_start", "_end", "_least"),
-        *("_reader", "_follower", "_buffer", "_is_clear"),
+        *("reader", "_turn", "_follower", "_buffer", "_is_clear"),
     )
 
     def __init__(
@@ -60,7 +65,8 @@ class Lane:
         self._takes_text = takes_text
         self._secret = secret
         self._several = several
-        self._reader: Reader | None = None
+        self.reader: Any = None  # a Reader, once there is a body
+        self._turn: Turn | None = None
         self._follower: Follower | None = None
         self._buffer: bytearray | None = None
         self._is_clear = False
@@ -77,9 +83,9 @@ class Lane:
         """
         self._follower, self._buffer = follower, buffer
 
-    def begin(self, reader: Reader) -> None:
-        """Say who reads the body."""
-        self._reader = reader
+    def begin(self, reader: Reader, turn: Turn) -> None:
+        """Say who reads the body, and in whose turn."""
+        self.reader, self._turn = reader, turn
 
     def take(self, items: Iterator[Any]) -> Any:
         """Return the next item, of whichever way, or `ENDED`.
@@ -87,25 +93,31 @@ class Lane:
         Args:
             items: of the long way.
         """
-        if not self._is_clear:
+        if not self._is_clear or self._turn is None:
             return self._take_the_long_way(items)
-        reader: Any = self._reader
+        reader, express = self.reader, self._turn.express
         try:
-            data = reader.read()
+            data = reader.read(express)
         except Exception as error:
             reader.put_back(error)
             return self._take_the_long_way(items)
+        if express is not None:
+            express.finish()
         if data is None:
             return None
-        if data.endswith(self._behind) and data.startswith(self._before) and len(data) > self._least:
-            secret = self._secret
-            if is_plain(data, self._start, len(data) - self._end) and not (secret and secret in data):
-                return self._one(data[self._start : len(data) - self._end] if self._takes_text else data)
-        item = self._skim(data)
+        item = self.look(data)
         if item is None:
             reader.put_back(data)
             return self._take_the_long_way(items)
         return item
+
+    def look(self, data: bytes) -> Any:
+        """Return the item that these bytes are; `None`: it takes the long way to tell."""
+        if data.endswith(self._behind) and data.startswith(self._before) and len(data) > self._least:
+            secret = self._secret
+            if is_plain(data, self._start, len(data) - self._end) and not (secret and secret in data):
+                return self._one(data[self._start : len(data) - self._end] if self._takes_text else data)
+        return self._skim(data)
 
     def _skim(self, data: bytes) -> Any:
         count = self._skimmer.count(data)
@@ -122,5 +134,5 @@ class Lane:
         self._is_clear = False
         item = next(items, ENDED)
         is_between = self._follower is not None and not self._buffer and self._follower.is_between_tokens
-        self._is_clear = is_between and self._reader is not None
+        self._is_clear = is_between and self.reader is not None
         return item

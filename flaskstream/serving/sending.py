@@ -30,10 +30,16 @@ def send_at_once(client: Any) -> None:
         client.__class__ = _class_for(socket)  # type: ignore[arg-type]
 
 
+def sends_at_once(client: Any) -> bool:
+    """Tell whether this is such a socket."""
+    return getattr(type(client), "sends_at_once", False) is True
+
+
 @functools.lru_cache(maxsize=1)
 def _class_for(base: Any) -> type:
     class SocketThatSendsAtOnce(base):  # type: ignore[misc]
         __slots__ = ()  # else no socket could become one
+        sends_at_once = True
 
         def sendall(self, data: Any, flags: int = 0) -> Any:
             try:

@@ -137,8 +137,8 @@ class Answer:
         """
         reader = None if self._is_read else self._opened_body().hand_over(turn)
         if reader is not None and lane is not None:
-            lane.begin(reader)
-            turn.take = lane.take
+            lane.begin(reader, turn)
+            turn.lane, turn.take = lane, lane.take
 
     def drain(self) -> None:
         """Read the end of an answer that is whole, if it is here already: then the connection is kept."""

@@ -113,7 +113,7 @@ class SocketReader:
 
     __slots__ = (
         *("_raw", "_socket", "_framing", "_patience", "_heard_at", "_turn", "_back", "_first", "_readable"),
-        *("_recv", "_is_tls"),
+        *("_recv", "_is_tls", "_has_ended"),
     )
 
     def __init__(self, raw: Any, own: Any) -> None:
@@ -124,6 +124,7 @@ class SocketReader:
         self._patience = math.inf if patience is None else patience
         self._heard_at = time.monotonic()
         self._turn: Turn | None = None
+        self._has_ended = False
         self._back: bytes | Exception | None = None
         self._first = _buffered(raw._fp.fp, own)
         self._readable = readable(own.fileno())
@@ -132,8 +133,11 @@ class SocketReader:
         if self._readable is None:
             own.settimeout(patience)
 
-    def read(self) -> bytes | None:
+    def read(self, express: Callable[[], bool] | None = None) -> bytes | None:
         """Return what one `recv` gave, b"" at the end; `None`: the turn of whoever takes is over.
+
+        Args:
+            express: see `Waiting.wait`.
 
         Raises:
             OSError: a timeout, for instance.
@@ -141,6 +145,8 @@ class SocketReader:
         """
         if self._back is not None:
             return self._taken_back()
+        if self._has_ended:
+            express = None  # it has seen that already
         framing = self._framing
         while not framing.is_over:
             if framing.failure is not None:
@@ -153,14 +159,14 @@ class SocketReader:
                 until = over
                 if self._turn is not None and self._turn.until < over:
                     until = self._turn.until
-                while (self._is_tls and self._socket.pending()) or self._readable.wait(until):
+                while (self._is_tls and self._socket.pending()) or self._readable.wait(until, express):
                     try:
                         data = self._recv(READ_BYTES)
                         break
                     except (BlockingIOError, ssl.SSLWantReadError):
                         continue  # half a record of TLS
                 else:
-                    if time.monotonic() >= over:
+                    if time.monotonic() >= self._heard_at + self._patience:
                         raise socket.timeout("timed out")
                     return None  # whoever takes has other things to do
                 self._heard_at = time.monotonic()
@@ -171,7 +177,33 @@ class SocketReader:
                 self._give_back()
             if content:
                 return content
+        self._give_back()
         return b""
+
+    def read_now(self) -> bytes | None:
+        """Return what has come, in the hub: b"" if it is nothing yet; `None`: it takes a `read` to tell."""
+        framing = self._framing
+        try:
+            data = self._recv(READ_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return b""
+        except OSError as error:
+            self._back = error
+            return None
+        if not data:
+            self._has_ended = True
+            return None
+        self._heard_at = time.monotonic()
+        content = framing.feed(data)
+        if framing.is_over or framing.failure is not None or (self._is_tls and self._socket.pending()):
+            self._back = content or None
+            return None
+        return content
+
+    @property
+    def gives_up_at(self) -> float:
+        """When its silence will have lasted too long, in seconds of the monotonic clock."""
+        return self._heard_at + self._patience
 
     def hand_over(self, turn: Turn) -> bool:
         if self._readable is None or self._framing.is_over:
