@@ -12,8 +12,8 @@ import math
 from typing import Any, Callable, Protocol
 
 from flaskstream.signals import ClientGone
-from flaskstream.tally import CLIENT, SOURCE, Tally
-from flaskstream.wire import TokenBlock, Wire
+from flaskstream.tally import CLIENT, SOURCE, Tally, counted_frame
+from flaskstream.wire import Wire
 
 
 class Outlet(Protocol):
@@ -64,8 +64,7 @@ class Express:
             return False
         tally = self._tally
         tally.waits_for(CLIENT)
-        frame = self._wire.frame(item)
-        tally.count(frame, 1 if type(item) is TokenBlock else self._wire.tokens(item))
+        frame = counted_frame(item, self._wire, tally)
         try:
             self._left = self._outlet.send(frame)
         except OSError:

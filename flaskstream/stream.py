@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any, Callable, Iterator, Sequence
+from typing import Callable, Iterator, Sequence
 
 from flaskstream.debug import DebugPrinter
 from flaskstream.errors import AlreadyLogged, FlaskStreamError, MaxDuration, ShuttingDown, UpstreamError
@@ -12,9 +12,9 @@ from flaskstream.express import Express, Outlet
 from flaskstream.options import StreamOptions
 from flaskstream.pump import EndedOtherwise, Pump
 from flaskstream.signals import ENDED, NOTHING, ClientGone, Signal
-from flaskstream.tally import CLIENT, SOURCE, StreamReport, Tally
+from flaskstream.tally import CLIENT, SOURCE, StreamReport, Tally, counted_frame
 from flaskstream.waiting import Turn
-from flaskstream.wire import Batch, TokenBlock, Wire
+from flaskstream.wire import Wire
 
 __all__ = ["Stream", "StreamReport", "log_failure"]
 
@@ -177,12 +177,8 @@ def _frames(
                 raise EndedOtherwise(RESTART)
             if isinstance(item, Signal):
                 yield _answer_to(item, wire, tally, waits)
-            elif printer is not None or isinstance(item, Batch):
-                yield _frame(item, wire, tally, printer)
             else:
-                frame = wire.frame(item)
-                tally.count(frame, 1 if type(item) is TokenBlock else wire.tokens(item))
-                yield frame
+                yield counted_frame(item, wire, tally, printer)
             item = pump.take(waits.next(tally.waits_for(SOURCE)))
         tally.waits_for(CLIENT)
     except ClientGone:
@@ -268,14 +264,3 @@ def _heartbeat(wire: Wire, tally: Tally) -> bytes:
     """Return what goes out after a silence, or to hear from the client whether it has gone."""
     tally.count_heartbeat()
     return wire.heartbeat()
-
-
-def _frame(item: Any, wire: Wire, tally: Tally, printer: DebugPrinter | None) -> bytes:
-    """Return what goes out for an item, or for all that came together."""
-    if isinstance(item, Batch):
-        return b"".join([_frame(one, wire, tally, printer) for one in item])
-    frame = wire.frame(item)
-    tally.count(frame, wire.tokens(item))
-    if printer is not None:
-        printer(tally.stream_id, tally.events, frame)
-    return frame

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from typing import Callable
+from typing import Any, Callable
 
+from flaskstream.debug import DebugPrinter
 from flaskstream.stats import NOT_COUNTED, STATS, Told
-from flaskstream.wire import describe
+from flaskstream.wire import Batch, TokenBlock, Wire, describe
 
 log = logging.getLogger(__name__)
 
@@ -213,3 +214,14 @@ class Tally:
 
     def _milliseconds(self) -> float:
         return (self._clock() - self._started_at) * 1000
+
+
+def counted_frame(item: Any, wire: Wire, tally: Tally, printer: DebugPrinter | None = None) -> bytes:
+    """Return what goes out for an item, or for all that came together; it is counted, and printed for debugging."""
+    if isinstance(item, Batch):
+        return b"".join([counted_frame(one, wire, tally, printer) for one in item])
+    frame = wire.frame(item)
+    tally.count(frame, 1 if type(item) is TokenBlock else wire.tokens(item))
+    if printer is not None:
+        printer(tally.stream_id, tally.events, frame)
+    return frame

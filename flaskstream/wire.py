@@ -76,7 +76,7 @@ class Comments:
 
 
 class PlainToken(bytes):
-    """A token's text in ASCII, as JSON writes it: in an event of ours it stands as it is."""
+    """A token's text, as JSON writes it and any other JSON may hold it: in an event of ours it stands as it is."""
 
     def encoded(self) -> bytes:
         """Return that event, as it goes on the wire."""
@@ -225,10 +225,12 @@ def as_events(item: Any) -> Event | PlainToken | Batch | None:
 
 def encoded(item: Any) -> list[bytes]:
     """Return the events that an item of a source stands for, as they go on the wire; errors as of `as_event`."""
+    if isinstance(item, Batch):
+        return [block for one in item for block in encoded(one)]
     if isinstance(item, PlainToken):
         return [item.encoded()]
-    events = map(as_event, item) if isinstance(item, Batch) else (as_event(item),)
-    return [encode(event) for event in events if event is not None]
+    event = as_event(item)
+    return [] if event is None else [encode(event)]
 
 
 def as_event(item: Any) -> Event | None:

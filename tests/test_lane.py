@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any, Iterator
 
@@ -10,11 +11,11 @@ from test_skimming import event
 
 from flaskstream.dialects import OPENAI
 from flaskstream.errors import IdleTimeout, UpstreamTruncated
-from flaskstream.relay.answers import blocks
+from flaskstream.relay.answers import batches, blocks
 from flaskstream.relay.lane import Lane
 from flaskstream.signals import ENDED
 from flaskstream.waiting import Turn
-from flaskstream.wire import Block, TokenBlock
+from flaskstream.wire import Block, PlainToken, TokenBlock
 
 DONE = b"data: [DONE]\n\n"
 KEY = b"sk-very-secret"
@@ -119,3 +120,48 @@ def test_a_cut_is_no_end() -> None:
 def test_what_holds_a_secret_goes_the_long_way() -> None:
     _, short = by_both_ways([event("a"), event("b"), event(KEY.decode()), event("c"), DONE], secret=KEY)
     assert short == 1  # "c": "b" shows what the others look like
+
+
+def texts(items: Any) -> list[str]:
+    """The texts of tokens, whichever way they came."""
+    if isinstance(items, PlainToken):
+        return [json.loads(b'"' + items + b'"')]
+    return [text for item in items for text in (texts(item) if isinstance(item, PlainToken) else [item])]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_texts_are_the_same_by_both_ways(seed: int) -> None:
+    rng = random.Random(seed)
+    words = [
+        "Hello",
+        " world",
+        "\n\n",
+        'say "a"',
+        " ünï",
+        "漢字",
+        "🙂",
+        "a\u2028b",
+        "\u0085",
+        "error",
+        " \\ ",
+        "\t",
+        "\x00",
+        "",
+    ]
+    body = b"".join(event(rng.choice(words)) for _ in range(60)) + event("", finish="stop") + DONE
+    pieces = []
+    while body:
+        size = rng.choice([120, 121, 250, 1000]) if rng.random() < 0.3 else body.index(b"\n\n") + 2
+        pieces.append(body[:size])
+        body = body[size:]
+    reader = Pieces(pieces)
+    assert OPENAI.skimmer is not None
+    lane = Lane(OPENAI.skimmer, PlainToken, takes_text=True)
+    items = batches(reader.chunks(), OPENAI, lane=lane)
+    came = texts(next(items))
+    lane.begin(reader, Turn())
+    item = lane.take(items)
+    while item is not ENDED:
+        came += texts(item or [])
+        item = lane.take(items)
+    assert came == [text for batch in batches(Pieces(pieces).chunks(), OPENAI) for text in batch]

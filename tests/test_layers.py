@@ -14,7 +14,7 @@ PACKAGE = pathlib.Path(__file__).parent.parent / "flaskstream"
 
 PURE = (
     *("errors", "sse", "dialects", "wire", "come_back"),
-    *("signals", "upstream.framings", "relay.lane"),
+    *("signals", "upstream.framings"),
     *("relay.follower", "upstream.retries", "probe.__init__", "probe.plan", "probe.ticks"),
     *("stores.protocol", "resume.__init__", "resume.ids", "resume.ends", "resume.terms", "resume.wire"),
 )

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flaskstream.dialects import OPENAI
-from flaskstream.dialects.skimming import is_plain
+from flaskstream.dialects.skimming import is_plain, is_plain_text
 from flaskstream.relay.follower import Follower
 
 SKIMMER = OPENAI.skimmer
@@ -82,12 +82,26 @@ def test_a_token_is_told_by_the_one_before_it(first: str, second: str) -> None:
     if data.startswith(before) and data.endswith(behind) and len(data) > len(before) + len(behind):
         written = data[len(before) : len(data) - len(behind)]
         if is_plain(written):
-            assert written.decode() == second
+            assert json.loads(b'"' + written + b'"') == second
             assert Follower(OPENAI).feed(data)[0].text == second
 
 
-def test_a_plain_text_cannot_end_itself() -> None:
+@given(st.binary(max_size=12))
+@example(b"\\\\n\\n")
+@example("ünï — 漢字 🙂".encode())
+@example("a\u2028b".encode())
+def test_a_plain_text_is_whole_in_any_json(written: bytes) -> None:
+    if is_plain(written) or is_plain_text(written):
+        text = json.loads(b'"' + written + b'"')
+        assert json.loads(b'{"t":"%b"}' % written) == {"t": text}
+        assert len(f"{written.decode()}.".splitlines()) == 1  # no reader cuts it
+
+
+def test_what_could_end_a_text_is_not_plain() -> None:
     for byte in range(256):
         text = bytes([byte])
-        assert bool(is_plain(text)) == (32 <= byte < 127 and text not in b'"\\')
-    assert not is_plain(b"")
+        is_usual = 32 <= byte < 127 and text not in b'"\\'
+        assert bool(is_plain(text)) == is_plain_text(text) == is_usual
+    for text in (b"\\", b"a\\", b"\\u000a", b"\\\\\\", b'\\"\\', b"\xff", b"\xe2\x80\xa8"):
+        assert not is_plain(text) and not is_plain_text(text)
+    assert is_plain(b'say \\"a\\"\\n') and is_plain_text("漢字 🙂".encode())

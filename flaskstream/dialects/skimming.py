@@ -33,5 +33,15 @@ class Skimmer:
         return event[:start], event[end:]
 
 
-is_plain = re.compile(rb"[ !#-\[\]-~]+").fullmatch
-"""Tells whether a text is ASCII that JSON writes as it is: nothing in it can end it."""
+_ASCII = rb"[ !#-\[\]-~]"
+is_plain = re.compile(_ASCII + rb'*(?:\\["\\/bfnrt]' + _ASCII + rb"*)*").fullmatch
+"""Tells whether a text, as JSON writes it, is ASCII that any other JSON may hold as it is: nothing in it can end it."""
+
+
+def is_plain_text(written: bytes) -> bool:
+    """Tell the same of a text in any language."""
+    try:
+        text = written.decode()
+    except UnicodeDecodeError:
+        return False
+    return text.isprintable() and '"' not in text and "\\" not in text

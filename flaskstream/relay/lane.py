@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 from typing import Any, Callable, Iterator, Protocol
 
-from flaskstream.dialects.skimming import Skimmer, is_plain
+from flaskstream.dialects.skimming import Skimmer, is_plain, is_plain_text
 from flaskstream.relay.follower import Follower
 from flaskstream.signals import ENDED
 from flaskstream.waiting import Turn
+from flaskstream.wire import Batch
 
 
 def _let_the_generator_say_it(data: bytes, tokens: int) -> Any:
@@ -114,10 +115,25 @@ class Lane:
     def look(self, data: bytes) -> Any:
         """Return the item that these bytes are; `None`: it takes the long way to tell."""
         if data.endswith(self._behind) and data.startswith(self._before) and len(data) > self._least:
-            secret = self._secret
-            if is_plain(data, self._start, len(data) - self._end) and not (secret and secret in data):
-                return self._one(data[self._start : len(data) - self._end] if self._takes_text else data)
+            secret, end = self._secret, len(data) - self._end
+            if secret and secret in data:
+                return None
+            if is_plain(data, self._start, end) or is_plain_text(data[self._start : end]):
+                return self._one(data[self._start : end] if self._takes_text else data)
+            tokens = self._cut(data)
+            if tokens:
+                return Batch(map(self._one, tokens)) if self._takes_text else self._several(data, len(tokens))
         return self._skim(data)
+
+    def _cut(self, data: bytes) -> list[bytes]:
+        """Return the texts of tokens that came together; none: something else is among them."""
+        texts = []
+        for event in data.split(self._behind)[:-1]:
+            text = event[self._start :]
+            if not text or not event.startswith(self._before) or not (is_plain(text) or is_plain_text(text)):
+                return []
+            texts.append(text)
+        return texts
 
     def _skim(self, data: bytes) -> Any:
         count = self._skimmer.count(data)
