@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 from flaskstream.debug import DebugPrinter
 from flaskstream.stats import NOT_COUNTED, STATS, Told
-from flaskstream.wire import Batch, TokenBlock, Wire, describe
+from flaskstream.wire import Batch, PlainTokens, TokenBlock, Wire, describe
 
 log = logging.getLogger(__name__)
 
@@ -133,8 +133,8 @@ class Tally:
         self._whom = whom
         return now
 
-    def count(self, frame: bytes, tokens: int) -> None:
-        """Count an event that is about to leave."""
+    def count(self, frame: bytes, tokens: int, events: int = 1) -> None:
+        """Count an event that is about to leave, or several that came together."""
         source, client = self._source_gap, self._client_gap
         self._source_gap = self._client_gap = 0.0
         self._source_wait += source
@@ -143,7 +143,9 @@ class Tally:
         self._gaps.append(gap)
         if gap > self._largest_gap and self.events:
             self._largest_gap, self._largest_gap_of = gap, SOURCE if source >= client else CLIENT
-        self.events += 1
+        if events > 1:
+            self._gaps += [0.0] * (events - 1)
+        self.events += events
         self._tokens += tokens
         self._bytes += len(frame)
         if self._first_token_ms is None:
@@ -154,7 +156,7 @@ class Tally:
     def _count_first(self, tokens: int) -> None:
         if self._first_event_ms is None:
             self._first_event_ms = self._milliseconds()
-            self._gaps.clear()  # what came before the first event is none
+            del self._gaps[0]  # what came before the first event is none
             self._tell()
         if tokens:
             self._first_token_ms = self._milliseconds()
@@ -218,10 +220,14 @@ class Tally:
 
 def counted_frame(item: Any, wire: Wire, tally: Tally, printer: DebugPrinter | None = None) -> bytes:
     """Return what goes out for an item, or for all that came together; it is counted, and printed for debugging."""
-    if isinstance(item, Batch):
+    kind = type(item)
+    if kind is Batch or (kind is PlainTokens and printer is not None):
         return b"".join([counted_frame(one, wire, tally, printer) for one in item])
     frame = wire.frame(item)
-    tally.count(frame, 1 if type(item) is TokenBlock else wire.tokens(item))
+    if kind is PlainTokens:
+        tally.count(frame, len(item), len(item))
+    else:
+        tally.count(frame, 1 if kind is TokenBlock else wire.tokens(item))
     if printer is not None:
         printer(tally.stream_id, tally.events, frame)
     return frame

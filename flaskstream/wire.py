@@ -83,6 +83,14 @@ class PlainToken(bytes):
         return b'data: {"t":"%b"}\n\n' % self
 
 
+class PlainTokens(Tuple[PlainToken, ...]):
+    """Such tokens that came together, and are written together."""
+
+    def encoded(self) -> bytes:
+        """Return their events, as they go on the wire."""
+        return b'data: {"t":"%b"}\n\n' % b'"}\n\ndata: {"t":"'.join(self)
+
+
 class EventWire:
     """Events of ours: named ends, and errors that any client can read.
 
@@ -111,7 +119,10 @@ class EventWire:
     def items(self, source: Iterator[Any]) -> Iterator[Any]:
         return map(as_events, source)
 
-    def frame(self, item: Event | PlainToken) -> bytes:
+    def frame(self, item: Event | PlainToken | PlainTokens) -> bytes:
+        if isinstance(item, PlainTokens):
+            self._count += len(item)
+            return item.encoded()
         self._count += 1
         if isinstance(item, PlainToken):
             block = item.encoded()
@@ -119,8 +130,8 @@ class EventWire:
         self._has_ids = self._has_ids or item.id is not None
         return self._block(item)
 
-    def tokens(self, item: Event | PlainToken) -> int:
-        return 1
+    def tokens(self, item: Event | PlainToken | PlainTokens) -> int:
+        return len(item) if isinstance(item, PlainTokens) else 1
 
     def _block(self, event: Event) -> bytes:
         """Return an event's bytes, with the reconnection time in the first one's: alone it upsets some readers."""
@@ -225,7 +236,7 @@ def as_events(item: Any) -> Event | PlainToken | Batch | None:
 
 def encoded(item: Any) -> list[bytes]:
     """Return the events that an item of a source stands for, as they go on the wire; errors as of `as_event`."""
-    if isinstance(item, Batch):
+    if isinstance(item, (Batch, PlainTokens)):
         return [block for one in item for block in encoded(one)]
     if isinstance(item, PlainToken):
         return [item.encoded()]

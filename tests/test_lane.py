@@ -15,7 +15,7 @@ from flaskstream.relay.answers import batches, blocks
 from flaskstream.relay.lane import Lane
 from flaskstream.signals import ENDED
 from flaskstream.waiting import Turn
-from flaskstream.wire import Block, PlainToken, TokenBlock
+from flaskstream.wire import Block, PlainToken, PlainTokens, TokenBlock
 
 DONE = b"data: [DONE]\n\n"
 KEY = b"sk-very-secret"
@@ -124,6 +124,8 @@ def test_what_holds_a_secret_goes_the_long_way() -> None:
 
 def texts(items: Any) -> list[str]:
     """The texts of tokens, whichever way they came."""
+    if isinstance(items, PlainTokens):
+        return [text for item in items for text in texts(item)]
     if isinstance(items, PlainToken):
         return [json.loads(b'"' + items + b'"')]
     return [text for item in items for text in (texts(item) if isinstance(item, PlainToken) else [item])]

@@ -13,7 +13,7 @@ from flaskstream.dialects.skimming import Skimmer, is_plain, is_plain_text
 from flaskstream.relay.follower import Follower
 from flaskstream.signals import ENDED
 from flaskstream.waiting import Turn
-from flaskstream.wire import Batch
+from flaskstream.wire import PlainToken, PlainTokens
 
 
 def _let_the_generator_say_it(data: bytes, tokens: int) -> Any:
@@ -41,11 +41,10 @@ class Lane:
 
     Args:
         skimmer: tells what is plainly a token.
-        one: makes what the generator would have yielded of one token, given its event or its text.
-        takes_text: it is given the text, as JSON writes it.
+        one: makes what stands for one token, given its event or its text.
+        takes_text: it is given the text, as JSON writes it; of several tokens `PlainTokens` are made.
         secret: that no answer may hold: what does goes the long way.
-        several: makes what the generator would have yielded of these bytes, with so many tokens in them; `None`: let
-            the generator say it.
+        several: makes what stands for these bytes, with so many tokens in them; `None`: let the generator say it.
     """
 
     __slots__ = (
@@ -122,17 +121,17 @@ class Lane:
                 return self._one(data[self._start : end] if self._takes_text else data)
             tokens = self._cut(data)
             if tokens:
-                return Batch(map(self._one, tokens)) if self._takes_text else self._several(data, len(tokens))
+                return PlainTokens(tokens) if self._takes_text else self._several(data, len(tokens))
         return self._skim(data)
 
-    def _cut(self, data: bytes) -> list[bytes]:
+    def _cut(self, data: bytes) -> list[PlainToken]:
         """Return the texts of tokens that came together; none: something else is among them."""
         texts = []
         for event in data.split(self._behind)[:-1]:
             text = event[self._start :]
             if not text or not event.startswith(self._before) or not (is_plain(text) or is_plain_text(text)):
                 return []
-            texts.append(text)
+            texts.append(PlainToken(text))
         return texts
 
     def _skim(self, data: bytes) -> Any:
