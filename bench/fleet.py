@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Callable, Mapping, Sequence
 
 from bench.queueing import Backlog, Delay
+from flaskstream.serving.deploy import DRAIN_SHARE, GENERATION_SHARE
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,7 @@ class Terms:
         limit: `max_streams` of a worker.
         balancer: a name of `BALANCERS`.
         retry_ms: the option `retry`.
-        drain: for which streams may finish at a deploy.
-        produce: for which answers in a store are produced to their end.
+        graceful: `graceful_timeout`; of it the kit lets streams finish, and answers in a store be produced.
         boot: until a machine that was stopped answers again.
         detect: until the balancer sees that a machine is gone.
         together: machines that are deployed at the same time.
@@ -42,12 +42,11 @@ class Terms:
     seconds: float = 45.0
     spread: float = 0.8
     cost: float = 30e-6
-    start_cost: float = 1e-3
+    start_cost: float = 1.4e-3
     limit: int = 1_000_000
     balancer: str = "least"
     retry_ms: int = 3000
-    drain: float = 7.5
-    produce: float = 24.0
+    graceful: float = 30.0
     boot: float = 3.0
     detect: float = 2.0
     together: int = 1
@@ -56,13 +55,25 @@ class Terms:
     settle: float = 40.0
 
     @property
+    def drain(self) -> float:
+        return self.graceful * DRAIN_SHARE
+
+    @property
+    def produce(self) -> float:
+        return self.graceful * GENERATION_SHARE
+
+    @property
     def out(self) -> float:
         """For how long a machine that is deployed takes no streams."""
         return (self.produce if self.store else self.drain) + self.boot
 
     @property
+    def deployed_at(self) -> float:
+        return self.steady + math.ceil(self.machines / self.together) * self.out
+
+    @property
     def lose_at(self) -> float:
-        return self.steady + math.ceil(self.machines / self.together) * self.out + self.settle
+        return self.deployed_at + self.settle
 
     @property
     def ends_at(self) -> float:
@@ -88,9 +99,9 @@ class Stream:
         self.rate = rate
         self.turn = self.ends = 0
         self.begun = 0.0
-        self.lost_at: Optional[float] = None
-        self.worker: Optional[Worker] = None
-        self.storm: Optional[Storm] = None
+        self.lost_at: float | None = None
+        self.worker: Worker | None = None
+        self.storm: Storm | None = None
 
 
 class Worker:
@@ -100,7 +111,7 @@ class Worker:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.streams: Dict[Stream, None] = {}
+        self.streams: dict[Stream, None] = {}
         self.rate = 0.0
         self.starts = 0
         self.backlog = Backlog()
@@ -149,7 +160,7 @@ class Storm:
 
     Attributes:
         kind: `deploy` or `loss`.
-        began: when.
+        began: when the first of them was.
         out: how many were driven out.
         back: how many of them have a place again.
         last_back: when the last of them got it.
@@ -200,5 +211,5 @@ BALANCERS: Mapping[str, Callable[[], Chooser]] = {"round-robin": _round_robin, "
 """How the next connection's machine is chosen: in turn; the one with the fewest; the better of two taken at random."""
 
 
-def listed(machines: Sequence[Machine]) -> List[Machine]:
+def listed(machines: Sequence[Machine]) -> list[Machine]:
     return [machine for machine in machines if machine.is_listed]

@@ -12,44 +12,12 @@ import itertools
 import math
 import random
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any, Callable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Iterator
 
 from bench.fleet import BALANCERS, Machine, Storm, Stream, Terms, Worker, listed
-from bench.queueing import Stay
+from bench.fleet_look import LOOK_SECONDS, Look, look_at
+from bench.queueing import Delay, Stay
 from flaskstream.come_back import reconnection_times, retry_after, time_to_move
-
-LOOK_SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class Look:
-    """What was seen in one second; times in seconds.
-
-    Attributes:
-        at: the end of it.
-        streams: that have a place.
-        away: that were driven out and have none yet.
-        by_machine, by_worker: the most streams that one has, beside the mean of those that take streams.
-        busiest, busy: of a worker's core, what the tokens and starts of this second need; the most, and the mean.
-        wait: of a token, in the mean.
-        worst_p99: of the worker whose tokens waited longest.
-        starts, starts_on_one: connections that came; the most on one machine.
-        refused: turned away, or sent to a machine that is gone.
-    """
-
-    at: float
-    streams: int
-    away: int
-    by_machine: float
-    by_worker: float
-    busiest: float
-    busy: float
-    wait: float
-    worst_p99: float
-    starts: int
-    starts_on_one: int
-    refused: int
 
 
 @contextlib.contextmanager
@@ -68,7 +36,7 @@ class Simulation:
 
     Args:
         terms: what is simulated.
-        keep: keep every stay of every stream, in `stays` by worker: for the exact queue.
+        keep: keep every stay of every stream in `stays`, and what was computed for each second in `delays`, by worker.
     """
 
     def __init__(self, terms: Terms, keep: bool = False) -> None:
@@ -76,12 +44,14 @@ class Simulation:
         self.now = 0.0
         self.counts: Counter[str] = Counter()
         self.machines = [Machine(terms.workers) for _ in range(terms.machines)]
-        self.looks: List[Look] = []
-        self.storms: List[Storm] = []
-        self.stays: Optional[dict[Worker, List[Stay]]] = {} if keep else None
+        self.looks: list[Look] = []
+        self.storms: list[Storm] = []
+        self.stays: dict[Worker, list[Stay]] = {}
+        self.delays: dict[Worker, list[Delay]] = {}
+        self._keeps = keep
         self._listed = listed(self.machines)
         self._choose = BALANCERS[terms.balancer]()
-        self._events: List[Tuple[float, int, Callable[..., None], Tuple[Any, ...]]] = []
+        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = itertools.count()
         self._starts = self._refused = 0
         self._comes = True
@@ -91,7 +61,7 @@ class Simulation:
         terms = self.terms
         self._fill()
         self._plan(0.0, self._arrive)
-        self._plan(LOOK_SECONDS, self._look)
+        self._plan_look()
         if deploys:
             for number, machine in enumerate(self.machines):
                 self._plan(terms.steady + number // terms.together * terms.out, self._tell_to_stop, machine)
@@ -180,13 +150,13 @@ class Simulation:
     def _leave(self, stream: Stream) -> None:
         worker = stream.worker
         assert worker is not None, "a stream that ends has a place"
-        if self.stays is not None:
+        if self._keeps:
             self.stays.setdefault(worker, []).append(Stay(stream.begun, self.now, stream.rate))
         worker.leave(stream, self.now)
         stream.turn += 1
 
     def _drive_out(self, stream: Stream, after: float, storm: Storm, keeps: bool = False) -> None:
-        """Take its place; it comes back after these seconds, and asks for the whole again unless it keeps what it had."""
+        """Take its place. After these seconds it comes back; it asks for the whole again unless it keeps what it had."""
         self._leave(stream)
         self.counts["out"] += 1
         if keeps:
@@ -197,6 +167,7 @@ class Simulation:
         stream.storm = storm
         storm.out += 1
         if storm.out == 1:
+            storm.began = self.now
             self.storms.append(storm)
         self._plan(self.now + after, self._connect, stream)
 
@@ -233,39 +204,27 @@ class Simulation:
         self._comes = False
 
     def _look(self) -> None:
+        """See the second that is over. What happens in this same instant belongs to the next one."""
         if not self._comes:
             return
-        terms = self.terms
         workers = [worker for machine in self.machines for worker in machine.workers]
-        seen = [worker.look(self.now, LOOK_SECONDS, terms.cost, terms.start_cost) for worker in workers]
-        tokens = sum(came for came, _ in seen) or 1.0
+        costs = self.terms.cost, self.terms.start_cost
+        seen = [worker.look(self.now, LOOK_SECONDS, *costs) for worker in workers]
+        self._remember(workers, seen)
         taking = [machine for machine in self._listed if machine.is_up]
-        open_streams = sum(machine.streams for machine in self.machines)
-        self.looks.append(
-            Look(
-                at=self.now,
-                streams=open_streams,
-                away=sum(storm.out - storm.back for storm in self.storms),
-                by_machine=_most_beside_mean([machine.streams for machine in taking]),
-                by_worker=_most_beside_mean([len(worker.streams) for one in taking for worker in one.workers]),
-                busiest=max(delay.utilisation for _, delay in seen),
-                busy=sum(delay.utilisation for _, delay in seen) / len(seen),
-                wait=sum(came * delay.mean for came, delay in seen) / tokens,
-                worst_p99=max(delay.p99 for came, delay in seen),
-                starts=self._starts,
-                starts_on_one=max(machine.starts for machine in self.machines),
-                refused=self._refused,
-            )
-        )
+        away = sum(storm.out - storm.back for storm in self.storms)
+        self.looks.append(look_at(self.now, self.machines, taking, seen, (away, self._starts, self._refused)))
         self._starts = self._refused = 0
-        for machine in self.machines:
-            machine.starts = 0
-        self._plan(self.now + LOOK_SECONDS, self._look)
+        self._plan_look()
+
+    def _plan_look(self) -> None:
+        heapq.heappush(self._events, (self.now + LOOK_SECONDS, -1, self._look, ()))
+
+    def _remember(self, workers: list[Worker], seen: list[tuple[float, Delay]]) -> None:
+        if self._keeps:
+            for worker, (_, delay) in zip(workers, seen):
+                self.delays.setdefault(worker, []).append(delay)
 
 
-def _streams(machine: Machine) -> List[Stream]:
+def _streams(machine: Machine) -> list[Stream]:
     return [stream for worker in machine.workers for stream in worker.streams]
-
-
-def _most_beside_mean(counts: List[int]) -> float:
-    return max(counts) * len(counts) / sum(counts) if sum(counts) else 1.0

@@ -1,41 +1,28 @@
-"""How long a token waits for its worker: computed for a stretch of time, and token by token, which checks the other.
+"""How long a token waits for its worker: computed for a second at a time, and token by token, which checks the other.
 
 A worker is one server that takes its jobs in the order in which they come. A token is a job of the same cost each time;
 so is the beginning of a stream, a longer one. What came from many streams within a second is taken for a Poisson
-process: each stream has its own phase, and no two of them know of each other. That is the queue M/G/1, whose mean wait
-is Pollaczek's and Khinchine's, and whose tail is Cramer's and Lundberg's. What comes in beyond what the worker can do is
-carried on as a backlog, as if it were a fluid.
+process: each stream has its own phase, and no two of them know of each other. That is the queue M/G/1, of which
+Pollaczek and Khinchine tell how long its jobs wait. What comes in beyond what the worker can do is carried on from
+second to second as a backlog, as if it were a fluid.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 import random
 from dataclasses import dataclass
-from typing import Iterator, List, Sequence, Tuple
+from typing import Iterator, Sequence, Tuple
 
 Jobs = Sequence[Tuple[float, float]]
-"""Each kind: how many come in a second, and how many seconds one takes."""
+"""Each kind: how many come in a second, and how many seconds one takes. That of the tokens comes first."""
 
 _NEARLY = 1e-9
+_STEPS = 8
+"""Into how many the cost of a token is divided, where the distribution of its wait is computed."""
 
-
-@dataclass(frozen=True)
-class Delay:
-    """How long the tokens of a stretch of time waited, in seconds, before their own cost; and what share of it was busy.
-
-    Attributes:
-        mean: of all of them.
-        p99: one in a hundred waited longer.
-        utilisation: the work that came, for each second of the worker; above 1: more than it can do.
-        backlog: what was left of it at the end, in seconds of work.
-    """
-
-    mean: float
-    p99: float
-    utilisation: float
-    backlog: float
+_NORMAL_P99 = 2.576
+"""Standard deviations within which 99 % of a normal distribution lie."""
 
 
 def utilisation(jobs: Jobs) -> float:
@@ -52,32 +39,45 @@ def _variance(jobs: Jobs) -> float:
     return sum(rate * cost * cost for rate, cost in jobs)
 
 
-def wait_exceeded_by(share: float, jobs: Jobs) -> float:
-    """Return the wait in seconds that this share of the jobs exceeds."""
-    busy = utilisation(jobs)
-    if busy > 1 - _NEARLY:
-        return math.inf
-    if busy <= share:
-        return 0.0  # so few wait at all
-    decay = _decay(jobs)
-    slope = sum(rate * cost * math.exp(decay * cost) for rate, cost in jobs) - 1
-    return max(0.0, math.log((1 - busy) / slope / share) / decay)
+def wait_exceeded_by(share: float, jobs: Jobs, most: float) -> float:
+    """Return the wait in seconds that this share of the jobs exceeds, or `most` if that is less.
 
-
-def _decay(jobs: Jobs) -> float:
-    """Return the `x` above 0 where the sum of `rate * (exp(x * cost) - 1)` is `x`: the tail falls as `exp(-x * wait)`.
-
-    The difference is convex, 0 at 0 and falling there; Newton's steps come down to the root from above it.
+    A wait is the sum of so many remaining times of jobs as a geometric distribution says; what remains of a job is
+    uniform up to its cost. Summed up step by step, rounded up.
     """
-    from_above = 2 * (1 - utilisation(jobs)) / _variance(jobs)  # the parabola below the curve has its root there
-    for _ in range(40):
-        grown = [(rate, cost, math.exp(from_above * cost)) for rate, cost in jobs if rate]
-        above = sum(rate * (power - 1) for rate, _, power in grown) - from_above
-        step = above / (sum(rate * cost * power for rate, cost, power in grown) - 1)
-        from_above -= step
-        if abs(step) < 1e-6 * from_above:
-            break
-    return from_above
+    step = jobs[0][1] / _STEPS
+    kinds = [(rate * step, max(1, round(cost / step))) for rate, cost in jobs if rate]
+    reached = [1 - utilisation(jobs)]  # the distribution: at each step
+    while reached[-1] < 1 - share and len(reached) * step < most:
+        before = len(reached) - 1
+        mass = sum(
+            part * (reached[before] - (reached[before - steps] if before >= steps else 0.0)) for part, steps in kinds
+        )
+        reached.append(reached[before] + mass)
+    return min(most, (len(reached) - 1) * step)
+
+
+@dataclass(frozen=True)
+class Delay:
+    """How long the tokens of some time waited, in seconds, before their own cost.
+
+    Attributes:
+        mean: of all of them.
+        utilisation: the work that came, for each second of the worker; above 1: more than it can do.
+        jobs: what came.
+        longest_backlog: how long what was left over from before made them wait, at most.
+        most_by_chance: beside it.
+    """
+
+    mean: float
+    utilisation: float
+    jobs: Jobs
+    longest_backlog: float
+    most_by_chance: float
+
+    def p99(self) -> float:
+        """Return what one in a hundred exceeds."""
+        return self.longest_backlog + wait_exceeded_by(0.01, self.jobs, self.most_by_chance)
 
 
 class Backlog:
@@ -93,13 +93,16 @@ class Backlog:
         is far from the infinite wait which the formula gives to one that is full for ever.
         """
         busy, before = utilisation(jobs), self.seconds
-        drift = busy - 1
-        self.seconds = max(0.0, before + drift * seconds)
+        self.seconds = max(0.0, before + (busy - 1) * seconds)
         spread = math.sqrt(_variance(jobs) * seconds)
-        chance = min(mean_wait(jobs), spread * math.sqrt(2 / math.pi))
-        chance_p99 = min(wait_exceeded_by(0.01, jobs), spread * 2.576)
-        fluid = _mean_of_fluid(before, drift, seconds)
-        return Delay(fluid + chance, max(before, self.seconds) + chance_p99, busy, self.seconds)
+        chance = min(mean_wait(jobs), spread * math.sqrt(2 / math.pi))  # the mean of what is normal, without its sign
+        return Delay(
+            _mean_of_fluid(before, busy - 1, seconds) + chance,
+            busy,
+            jobs,
+            max(before, self.seconds),
+            spread * _NORMAL_P99,
+        )
 
 
 def _mean_of_fluid(before: float, drift: float, seconds: float) -> float:
@@ -119,7 +122,7 @@ class Stay:
 
 def exact_waits(
     stays: Sequence[Stay], cost: float, start_cost: float, even: bool = False
-) -> Iterator[Tuple[float, float]]:
+) -> Iterator[tuple[float, float]]:
     """Yield for each token when it came and how long it waited: every job in its turn, on one worker.
 
     Args:
@@ -127,19 +130,21 @@ def exact_waits(
         cost, start_cost: of a token and of a stream's beginning, in seconds.
         even: tokens of a stream come at even distances; else at random ones with the same mean.
     """
+    jobs = [(stay.begin, start_cost, False) for stay in stays if stay.begin > 0]
+    jobs += [(at, cost, True) for stay in stays for at in _tokens(stay, even)]
+    jobs.sort()
     free_at = 0.0
-    for at, takes, is_token in heapq.merge(*(_jobs(stay, cost, start_cost, even) for stay in stays)):
+    for at, takes, is_token in jobs:
         begins = max(at, free_at)
         free_at = begins + takes
         if is_token:
             yield at, begins - at
 
 
-def _jobs(stay: Stay, cost: float, start_cost: float, even: bool) -> List[Tuple[float, float, bool]]:
-    found = [(stay.begin, start_cost, False)] if stay.begin > 0 else []
-    gap = 1 / stay.rate
-    at = stay.begin + random.uniform(0, gap) if even else stay.begin + random.expovariate(stay.rate)
+def _tokens(stay: Stay, even: bool) -> list[float]:
+    gap, found = 1 / stay.rate, []
+    at = stay.begin + (random.uniform(0, gap) if even else random.expovariate(stay.rate))
     while at < stay.end:
-        found.append((at, cost, True))
+        found.append(at)
         at += gap if even else random.expovariate(stay.rate)
     return found

@@ -128,8 +128,9 @@ class Bell:
 
     def ring(self) -> None:
         """End the wait, now or the next one. From anywhere, and without waiting; rung twice is rung once."""
-        with suppress(RuntimeError):  # it is free
-            self._lock.release()
+        if self._lock.locked():
+            with suppress(RuntimeError):  # it is free by now
+                self._lock.release()
 
     def wait(self, seconds: float) -> None:
         """Wait until it rings, or for so long; raise `GeneratorExit` as soon as this thread's stream is closed."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import replace
-from typing import Callable, Sequence
+from typing import Any, Callable, Sequence
 
 from flaskstream.interrupt import Bell
+from flaskstream.native import original
 from flaskstream.resume.ends import End
 from flaskstream.resume.wire import Unrecorded
 from flaskstream.stores.protocol import RUNNING, Batch, Record, StreamInfo
@@ -59,7 +59,9 @@ class Live:
         self._is_shared = is_shared
         self.unread_since: float | None = time.monotonic()
         self._on_lost_recording = on_lost_recording
-        self._lock = threading.RLock()  # the collector of garbage may end a reader in the middle of all this
+        # The kernel thread's: nothing waits in it, so greenlets do not need it, and gevent's own costs more than what is
+        # done here. It can be taken twice: the collector of garbage may end a reader in the middle of all this.
+        self._lock: Any = original("_thread", "RLock")()
         self._records: list[Record] = []
         self._dropped = 0  # so many of the first records are no longer here
         self._bytes = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import threading
 from collections import deque
 from typing import Any, Callable, Iterator
 
@@ -65,7 +64,7 @@ class Recorder:
         with self._starting:
             if self._runs_in == os.getpid():
                 return
-            self._writing, self._bell = threading.Lock(), Bell()
+            self._writing, self._bell = original("_thread", "RLock")(), Bell()
             if self._store.shared:
                 start(functools.partial(self._loop, self._bell), lambda: False, "flaskstream-recorder")
             self._runs_in = os.getpid()

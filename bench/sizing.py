@@ -1,0 +1,87 @@
+"""How many workers and machines so many streams need: `python -m bench.sizing --streams 10000 --rate 20`.
+
+`bench.simulation` plays the same machines. What a token and a stream cost are figures of `make bench` on one machine:
+give yours.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from dataclasses import asdict, fields
+from typing import Any, Sequence
+
+import click
+
+from bench.case import number
+from bench.site import Site, Size, option_name, size
+from bench.table import grid
+
+SCHEMA_VERSION = 1
+
+
+def rows(site: Site, found: Size) -> Sequence[tuple[str, str]]:
+    """Return the figures for people."""
+    return (
+        ("streams of a worker", f"{number(found.streams_per_worker)} at {site.headroom:.0%} of a core"),
+        ("workers", f"{number(found.workers_needed)}; {found.workers_per_machine} on a machine"),
+        ("machines", f"{number(found.machines)}, of which {site.spare} may be missing"),
+        (
+            "streams of a machine",
+            f"{number(found.streams_per_machine)}; {number(found.streams_per_machine_at_worst)} if so",
+        ),
+        ("max_streams", number(found.max_streams)),
+        ("worker_connections", number(found.worker_connections)),
+        ("LimitNOFILE", number(found.descriptors)),
+        ("memory of a machine", f"{found.memory_gb:.1f} GB"),
+        (
+            "ports to the upstream",
+            f"{number(found.ports)} on a machine; {number(found.ports_if_closed_here)} if the relay closes each:"
+            f" {found.upstream_addresses} addresses",
+        ),
+        ("bandwidth", f"{number(found.mbit)} Mbit/s from a machine, and as much to it"),
+        (
+            "new streams a second",
+            f"{number(found.starts_per_second)}; {number(found.starts_after_loss)} after a machine was lost",
+        ),
+        ("nginx in front", f"{number(found.proxy_connections)} connections"),
+        (
+            "with Redis",
+            f"{number(found.redis_records)} tokens a second to keep: {found.redis_cores:.1f} of Redis's cores",
+        ),
+    )
+
+
+def site_options(command: Any) -> Any:
+    """Give a command an option for each field of `Site`."""
+    for one in reversed(fields(Site)):
+        is_whole = one.type == "int"
+        command = click.option(
+            option_name(one.name),
+            type=int if is_whole else float,
+            required=one.name == "streams",
+            default=None if one.name == "streams" else one.default,
+            show_default=True,
+        )(command)
+    return command
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@site_options
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, writable=True), help="Write the figures there.")
+def main(json_file: str | None, **given: Any) -> None:
+    """Print what so many streams need, each with so many tokens a second; bench/site.py says what each option is."""
+    try:
+        site = Site(**given)
+        found = size(site)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if json_file is not None:
+        result = {"schema_version": SCHEMA_VERSION, "site": asdict(site), "size": asdict(found)}
+        pathlib.Path(json_file).write_text(json.dumps(result, indent=1) + "\n")
+    words = f"{number(site.streams)} streams of {site.rate:g} tokens a second"
+    click.echo(grid((words, ""), rows(site, found)))
+
+
+if __name__ == "__main__":
+    main()
