@@ -33,7 +33,7 @@ from flaskstream.tally import StreamReport
 from flaskstream.upstream import Upstream
 from flaskstream.waiting import Turn
 from flaskstream.whole_answer import whole_answer
-from flaskstream.wire import Batch, FaithfulWire
+from flaskstream.wire import FaithfulWire, Together
 
 DEBUG_NAMES = ("model", "stats", "probe", "compare")
 """What `debug` can ask for: a client of `/chat` may choose the model; the routes `/stats`, `/probe` and `/compare`."""
@@ -213,9 +213,9 @@ def _add_recorded_chat(blueprint: Blueprint, relay: Relay, may_choose_model: boo
     add_streams(blueprint, deliveries)
 
 
-def _token_batches(batches: Iterator[list[str]]) -> Iterator[Batch | None]:
+def _token_batches(batches: Iterator[list[str]]) -> Iterator[Together | None]:
     for tokens in batches:
-        yield Batch({"t": token} for token in tokens) if tokens else None
+        yield Together({"t": token} for token in tokens) if tokens else None
 
 
 def _produced(relay: Relay, payload: dict[str, Any]) -> Iterator[Any]:

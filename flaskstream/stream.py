@@ -70,8 +70,7 @@ class Stream:
         self._tally = Tally(stream_id, started_at, counted=wire.counted)
         # Functions, and no methods: a generator that held this stream would keep it alive when it is dropped.
         self._waits = _Waits(options, started_at)
-        self._on_cut: list[Callable[[Exception], None]] = []
-        self._frames = _frames(pump, wire, self._tally, self._waits, options.printer, self._on_cut)
+        self._frames = _frames(pump, wire, self._tally, self._waits, options.printer)
         self._is_closed = False
 
     def wait_for_first_item(self, seconds: float) -> bool:
@@ -95,14 +94,12 @@ class Stream:
             self.close()
             raise
 
-    def frames(self, on_cut: Callable[[Exception], None], outlet: Outlet | None) -> Iterator[bytes]:
-        """Return what it yields, for a server, which closes it at their end, or drops it.
+    def frames(self, outlet: Outlet | None) -> Iterator[bytes]:
+        """Return what it yields, for who closes it at their end, whatever that is.
 
         Args:
-            on_cut: called with the error of a stream that is about to be cut.
-            outlet: where that server sends them, if nothing is between; some go there by themselves.
+            outlet: where the server sends them, if nothing is between; some go there by themselves.
         """
-        self._on_cut.append(on_cut)
         if outlet is not None and self._turn is not None:
             self._turn.express = Express(self._turn, self._wire, self._tally, self._waits.next, outlet)
         return iter(()) if self._is_closed else self._frames
@@ -154,14 +151,7 @@ def log_failure(error: Exception, stream_id: str, when: str) -> None:
         log.error("stream %s failed %s: %r", stream_id, when, error, exc_info=error)
 
 
-def _frames(
-    pump: Pump,
-    wire: Wire,
-    tally: Tally,
-    waits: _Waits,
-    printer: DebugPrinter | None,
-    on_cut: Sequence[Callable[[Exception], None]],
-) -> Iterator[bytes]:
+def _frames(pump: Pump, wire: Wire, tally: Tally, waits: _Waits, printer: DebugPrinter | None) -> Iterator[bytes]:
     """Yield what is written: one generator for all of it, for each one around it costs something for every token."""
     try:
         tally.waits_for(SOURCE)
@@ -190,8 +180,6 @@ def _frames(
         tally.fail(error)
         yield wire.failed(error, tally.stream_id)
         if wire.cuts:
-            for tell in on_cut:
-                tell(error)
             raise  # the server closes the connection without its proper end
     else:
         yield from _last_words(EndedOtherwise("done"), wire, tally)

@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 from flaskstream.debug import DebugPrinter
 from flaskstream.stats import NOT_COUNTED, STATS, Told
-from flaskstream.wire import Batch, PlainTokens, TokenBlock, Wire, describe
+from flaskstream.wire import PlainTokens, Together, TokenBlock, Wire, describe
 
 log = logging.getLogger(__name__)
 
@@ -221,7 +221,7 @@ class Tally:
 def counted_frame(item: Any, wire: Wire, tally: Tally, printer: DebugPrinter | None = None) -> bytes:
     """Return what goes out for an item, or for all that came together; it is counted, and printed for debugging."""
     kind = type(item)
-    if kind is Batch or (kind is PlainTokens and printer is not None):
+    if kind is Together or (kind is PlainTokens and printer is not None):
         return b"".join([counted_frame(one, wire, tally, printer) for one in item])
     frame = wire.frame(item)
     if kind is PlainTokens:

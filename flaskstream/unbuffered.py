@@ -172,9 +172,15 @@ class _BodyGuard:
             raise
 
     def frames(self, outlet: Outlet | None) -> Iterator[bytes]:
-        """Return the same: what a server loops over costs less if it is a generator, and nothing is around it."""
+        """Yield the same: what a server loops over costs less if it is a generator."""
         assert self._environ is not None
-        return self._stream.frames(functools.partial(self._cut, self._environ), outlet)
+        try:
+            yield from self._stream.frames(outlet)
+        except Exception as error:
+            self._cut(self._environ, error)
+            raise
+        finally:
+            self._stream.close()
 
     def _cut(self, environ: Mapping[str, Any], error: Exception) -> None:
         if reset_if_it_would_look_whole(environ):

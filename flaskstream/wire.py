@@ -223,20 +223,20 @@ class FaithfulWire:
         return self._dialect.error_event(known["code"], f"{known['message']} ({stream_id})")
 
 
-class Batch(Tuple[Any, ...]):
+class Together(Tuple[Any, ...]):
     """Items that came together: they leave in one write."""
 
 
-def as_events(item: Any) -> Event | PlainToken | Batch | None:
+def as_events(item: Any) -> Event | PlainToken | Together | None:
     """Do as `as_event` does; with a batch, for each of its items."""
     if isinstance(item, PlainToken):
         return item
-    return Batch(map(as_event, item)) if isinstance(item, Batch) else as_event(item)
+    return Together(map(as_event, item)) if isinstance(item, Together) else as_event(item)
 
 
 def encoded(item: Any) -> list[bytes]:
     """Return the events that an item of a source stands for, as they go on the wire; errors as of `as_event`."""
-    if isinstance(item, (Batch, PlainTokens)):
+    if isinstance(item, (Together, PlainTokens)):
         return [block for one in item for block in encoded(one)]
     if isinstance(item, PlainToken):
         return [item.encoded()]

@@ -7,6 +7,7 @@ import pytest
 from flaskstream.errors import MaxDuration, ProducerLost, StoreUnavailable
 from flaskstream.options import StreamOptions
 from flaskstream.pump import Pump
+from flaskstream.resume import reader
 from flaskstream.resume.reader import Reader
 from flaskstream.resume.wire import Delivery, RecordedWire
 from flaskstream.sse import Decoder
@@ -61,7 +62,8 @@ def reader_of(store, after=0):
     return delivery, Reader(store, None, NEW.stream_id, after, delivery, 0.1, 1.0).records()
 
 
-def test_who_is_sent_away_hears_the_end_where_it_goes_on():
+def test_who_is_sent_away_hears_the_end_where_it_goes_on(monkeypatch):
+    monkeypatch.setattr(reader, "_BLOCK_BYTES", 1)  # each is written by itself
     delivery, records = reader_of(store_with(*RECORDS, END))
     pump = Pump(records)
     stream = Stream(pump, RecordedWire(delivery), "x", StreamOptions(), 0.0)

@@ -59,7 +59,7 @@ class Live:
         self._is_shared = is_shared
         self.unread_since: float | None = time.monotonic()
         self._on_lost_recording = on_lost_recording
-        # The kernel thread's: nothing waits in it, so greenlets do not need it, and gevent's own costs more than what is
+        # The kernel thread's: nothing waits in it, so greenlets need none, and gevent's own costs more than what is
         # done here. It can be taken twice: the collector of garbage may end a reader in the middle of all this.
         self._lock: Any = original("_thread", "RLock")()
         self._records: list[Record] = []

@@ -16,7 +16,7 @@ from flaskstream.resume.wire import RESET, Delivery
 from flaskstream.sse import Event, to_json
 from flaskstream.stores.protocol import EVICTED, FAILED, RUNNING, STOPPED, Page, Record, Store, StreamInfo
 from flaskstream.waiting import Turn, TurnBell
-from flaskstream.wire import Batch, done_id
+from flaskstream.wire import Together, done_id
 
 PAGE_RECORDS = 500
 PAGE_BYTES = 128 * 1024
@@ -87,7 +87,7 @@ class Reader:
         self._turn = turn
         self._bell: Bell | TurnBell = Bell()
 
-    def records(self) -> Iterator[Record | Batch | Event | None]:
+    def records(self) -> Iterator[Record | Together | Event | None]:
         """Yield what the client has not; keep the last record for the wire, which writes the end.
 
         `None`: nothing came while it was the turn of whoever takes.
@@ -103,7 +103,7 @@ class Reader:
         else:
             yield from self._of_store()
 
-    def _of_live(self, live: Live) -> Iterator[Record | Batch | None]:
+    def _of_live(self, live: Live) -> Iterator[Record | Together | None]:
         if self._turn is not None and is_patched():
             self._bell = TurnBell(self._turn)
         live.attach(self._bell)
@@ -129,7 +129,7 @@ class Reader:
             raise StoreUnavailable("expected the older records of a stream in the store, got none")
         return page.records
 
-    def _of_store(self) -> Iterator[Record | Batch | Event]:
+    def _of_store(self) -> Iterator[Record | Together | Event]:
         state = RUNNING
         stop_watching = self._store.watch(self._stream_id, self._bell.ring)
         try:
@@ -187,14 +187,14 @@ class Reader:
             self._limit = max(1, min(PAGE_RECORDS, PAGE_BYTES * len(page.records) // (size or 1)))
         return page
 
-    def _passed(self, records: Sequence[Record], last: int | None) -> Iterator[Record | Batch]:
+    def _passed(self, records: Sequence[Record], last: int | None) -> Iterator[Record | Together]:
         """Yield records, those that leave in one write together; keep the last of all."""
         for together in _in_blocks(records):
             self._after = together[-1].number
             if self._after == last:
                 self._delivery.end = together.pop()
             if together:
-                yield together[0] if len(together) == 1 else Batch(together)
+                yield together[0] if len(together) == 1 else Together(together)
 
 
 def _in_blocks(records: Sequence[Record]) -> Iterator[list[Record]]:

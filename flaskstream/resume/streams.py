@@ -16,7 +16,7 @@ from flaskstream.sse import Event
 from flaskstream.stats import STATS
 from flaskstream.stores.protocol import FAILED, RUNNING, Kept, NewStream, Record, Store, StreamInfo
 from flaskstream.waiting import Turn
-from flaskstream.wire import Batch
+from flaskstream.wire import Together
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ class Streams:
 
     def follow(
         self, info: StreamInfo, after: int, delivery: Delivery, turn: Turn | None = None
-    ) -> Iterator[Record | Batch | Event | None]:
+    ) -> Iterator[Record | Together | Event | None]:
         """Return the records of a stream behind one of them, as `Reader.records` does."""
         live = self._here.live(info.epoch)
         in_time = self._terms.orphan_timeout / _TOUCHES_IN_TIME or _LONGEST_TOUCH

@@ -126,7 +126,11 @@ class SocketReader:
         self._turn: Turn | None = None
         self._has_ended = False
         self._back: bytes | Exception | None = None
-        self._first = _buffered(raw._fp.fp, own)
+        self._first = b""
+        try:
+            self._first = _buffered(raw._fp.fp, own)
+        except OSError as error:  # it is told once, and by the first read
+            self._back = error
         self._readable = readable(own.fileno())
         self._is_tls = hasattr(own, "pending")  # what TLS has decrypted makes no socket readable
         self._recv = own.recv if self._is_tls else getattr(own, "_sock", own).recv
