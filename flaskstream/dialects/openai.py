@@ -5,7 +5,7 @@ https://platform.openai.com/docs/api-reference/chat-streaming
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from flaskstream.dialects.dialect import Dialect, Reading, Usage
 from flaskstream.dialects.fields import dict_of, dicts_of, json_object, name_of_error, number_of, text_of
@@ -70,7 +70,24 @@ def _error_event(code: str, message: str) -> bytes:
     return encode(Event(to_json({"error": {"message": message, "type": "server_error", "code": code}})))
 
 
-_DELTAS = (b'"delta":{"content":"', b'"delta":{"role":"assistant","content":"')
+class _Style(NamedTuple):
+    """How the parts of a token's event are written."""
+
+    choices: bytes = b'"choices":[{'
+    delta: bytes = b'"delta":{"content":"'
+    first_delta: bytes = b'"delta":{"role":"assistant","content":"'
+    no_text: bytes = b'"content":""'
+    first: bytes = b'"index":0'
+    unfinished: bytes = b'"finish_reason":null'
+
+
+def _spaced(compact: bytes) -> bytes:
+    return compact.replace(b'":', b'": ').replace(b',"', b', "')
+
+
+_COMPACT = _Style()
+_SPACED = _Style(*map(_spaced, _COMPACT))
+"""As Python's `json.dumps` writes it by itself."""
 
 
 def count_openai(data: bytes) -> int:
@@ -79,22 +96,25 @@ def count_openai(data: bytes) -> int:
     A name in JSON is written in one way only, unless somebody escapes letters for no reason; within a text its quotes
     are escaped. So what is counted here cannot hide.
     """
+    style = _COMPACT if _COMPACT.choices in data else _SPACED
     events = data.count(b"\n\n")
     is_sure = (
         data.startswith(b'data: {"')
         and data.endswith(b"}\n\n")
         and data.count(b"\n") == 2 * events
         and data.count(b'\n\ndata: {"') == events - 1
-        and data.count(b'"choices":[{') == events
-        and sum(map(data.count, _DELTAS)) == events
+        and data.count(style.choices) == events
+        and data.count(style.delta) + data.count(style.first_delta) == events
         and data.count(b'"content":') == events
-        and b'"content":""' not in data
-        and data.count(b'"index":') == data.count(b'"index":0')
-        and data.count(b"finish_reason") == data.count(b'"finish_reason":null')
+        and style.no_text not in data
+        and data.count(b'"index":') == data.count(style.first)
+        and data.count(b"finish_reason") == data.count(style.unfinished)
         and b"error" not in data
         and b"\r" not in data
     )
     return events if is_sure else 0
 
 
-OPENAI = Dialect("openai", "chat/completions", read_openai, _error_event, skimmer=Skimmer(b'"content":"', count_openai))
+_SKIMMER = Skimmer((b'"content":"', b'"content": "'), count_openai)
+
+OPENAI = Dialect("openai", "chat/completions", read_openai, _error_event, skimmer=_SKIMMER)

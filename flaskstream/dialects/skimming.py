@@ -16,17 +16,17 @@ class Skimmer:
     """What a token looks like in one dialect.
 
     Attributes:
-        mark: what stands before its text; once in each event.
+        marks: what may stand before its text; one of them does, once in each event.
         count: returns how many events there are in these bytes if it is sure that they are whole, each a token of the
             only answer, and nothing else; 0 if it is not. It is called between two events.
     """
 
-    mark: bytes
+    marks: tuple[bytes, ...]
     count: Callable[[bytes], int]
 
     def mould(self, event: bytes) -> tuple[bytes, bytes]:
         """Return what stands before the text of a token, and behind it: other tokens differ in their text alone."""
-        start = event.index(self.mark) + len(self.mark)
+        start = max(event.find(mark) + len(mark) for mark in self.marks if mark in event)
         end = event.index(b'"', start)
         while event[:end].endswith(b"\\"):
             end = event.index(b'"', end + 1)
