@@ -13,6 +13,8 @@
 #                      (ARGS=--quick: two minutes; ARGS="--json FILE", --write: into docs/performance.md, --check)
 #   make bench-leaving how soon an upstream is left after its client
 #   make bench-stores  what each store costs for a token beside none, and how soon 10,000 events are read again
+#   make bench-sizing  how many workers and machines so many streams need (ARGS="--streams 10000 --rate 20"), and the same
+#                      machines simulated through a deploy and a loss: python -m bench.simulation (docs/sizing.md)
 #   make doctor-table  how often the doctor is right, measured on real proxies for a quarter of an hour: docs/doctor.md
 #   make screenshots   the pictures of the page /compare in docs/: look at them before you keep them
 #   make clean         takes away what the others made
@@ -37,7 +39,7 @@ AT_ONCE = -n 2 --dist loadfile
 NEW_VENV = sh .ci/new-venv
 
 .PHONY: bench doctor-table compare serve serve-broken test lint test-install test-current test-oldest programs soak soak-resume bench-leaving \
-	bench-stores screenshots format clean
+	bench-stores bench-sizing screenshots format clean
 
 compare: $(VENV)/.installed
 	$(VENV)/bin/flaskstream compare $(ARGS)
@@ -70,7 +72,7 @@ test-current: $(VENV)/.installed-test $(NODE)/.installed
 	.ci/run-tests $(VENV) $(AT_ONCE) $(ARGS)
 
 # The tests that drive other programs do so in one corner only, and are named here: they would find the same twice.
-ONCE = $(addprefix tests/test_,behind_http2.py bench.py bench_doctor.py bench_leaving.py bench_stores.py \
+ONCE = $(addprefix tests/test_,behind_http2.py bench.py bench_doctor.py bench_leaving.py bench_sizing.py bench_stores.py \
 	check_samples.py client_browser.py client_js.py client_page.py client_resume.py compare_page.py decoders.py \
 	doctor_hops.py doctor_http2.py http2.py many_machines.py proxy_config.py resume_browser.py sample_chat.py \
 	sdks.py soak.py tail_http2.py)
@@ -104,6 +106,11 @@ bench-stores: $(VENV)/.installed-test
 
 bench-leaving: $(VENV)/.installed
 	$(VENV)/bin/python -m bench.leaving $(ARGS)
+
+bench-sizing: ARGS ?= --streams 10000
+bench-sizing: $(VENV)/.installed
+	$(VENV)/bin/python -m bench.sizing $(ARGS)
+	$(VENV)/bin/python -m bench.simulation --check $(ARGS)
 
 screenshots: $(VENV)/.installed-test
 	cd tests && $(RUN) ../$(VENV)/bin/python screenshots.py

@@ -10,6 +10,9 @@ from typing import Callable, Mapping, Sequence
 from bench.queueing import Backlog, Delay
 from flaskstream.serving.deploy import DRAIN_SHARE, GENERATION_SHARE
 
+TIMEOUT = 30.0
+"""Seconds, gunicorn's `timeout` in the kit's settings: a worker that only produces gives no sign of life for longer."""
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -60,7 +63,7 @@ class Terms:
 
     @property
     def produce(self) -> float:
-        return self.graceful * GENERATION_SHARE
+        return min(self.graceful, TIMEOUT) * GENERATION_SHARE
 
     @property
     def out(self) -> float:

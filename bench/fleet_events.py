@@ -32,7 +32,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 class Simulation:
-    """One run. `counts` has what happened how often: `begun`, `ended`, `refused`, `out`, `asked_again`.
+    """One run. `counts` has what happened how often: `begun`, `ended`, `refused`, `out`, `back`, `asked_again`.
 
     Args:
         terms: what is simulated.
@@ -127,6 +127,7 @@ class Simulation:
         worker.enter(stream, self.now)
         stream.begun = self.now
         if stream.storm is not None:
+            self.counts["back"] += 1
             stream.storm.back += 1
             stream.storm.last_back = self.now
             stream.storm = None
@@ -156,7 +157,7 @@ class Simulation:
         stream.turn += 1
 
     def _drive_out(self, stream: Stream, after: float, storm: Storm, keeps: bool = False) -> None:
-        """Take its place. After these seconds it comes back; it asks for the whole again unless it keeps what it had."""
+        """Take its place. After so many seconds it comes back, and asks for all of it unless it keeps what it had."""
         self._leave(stream)
         self.counts["out"] += 1
         if keeps:
@@ -212,7 +213,7 @@ class Simulation:
         seen = [worker.look(self.now, LOOK_SECONDS, *costs) for worker in workers]
         self._remember(workers, seen)
         taking = [machine for machine in self._listed if machine.is_up]
-        away = sum(storm.out - storm.back for storm in self.storms)
+        away = self.counts["out"] - self.counts["back"]
         self.looks.append(look_at(self.now, self.machines, taking, seen, (away, self._starts, self._refused)))
         self._starts = self._refused = 0
         self._plan_look()

@@ -17,20 +17,17 @@ from typing import Any, Sequence
 
 import click
 
+from bench.capacity import Site, Size, size
 from bench.case import milliseconds, number, percent
 from bench.fleet import BALANCERS, Terms
 from bench.fleet_events import Simulation, seeded
 from bench.fleet_look import Look
 from bench.machine import machine
 from bench.queueing_check import Checked, check_all
-from bench.site import Site, Size, size
 from bench.sizing import site_options
 from bench.table import grid
 
 SCHEMA_VERSION = 1
-
-AT_A_TIME = 10
-"""A deploy takes so many steps, or one for each machine if there are fewer."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ def terms_of(site: Site, found: Size, balancer: str, store: bool, graceful: floa
         limit=found.max_streams,
         balancer=balancer,
         retry_ms=site.retry_ms,
-        together=math.ceil(found.machines / AT_A_TIME),
+        together=max(1, site.spare),
         store=store,
         graceful=graceful,
     )

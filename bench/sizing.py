@@ -13,8 +13,8 @@ from typing import Any, Sequence
 
 import click
 
+from bench.capacity import PORTS, Site, Size, option_name, size
 from bench.case import number
-from bench.site import Site, Size, option_name, size
 from bench.table import grid
 
 SCHEMA_VERSION = 1
@@ -24,8 +24,8 @@ def rows(site: Site, found: Size) -> Sequence[tuple[str, str]]:
     """Return the figures for people."""
     return (
         ("streams of a worker", f"{number(found.streams_per_worker)} at {site.headroom:.0%} of a core"),
-        ("workers", f"{number(found.workers_needed)}; {found.workers_per_machine} on a machine"),
-        ("machines", f"{number(found.machines)}, of which {site.spare} may be missing"),
+        ("workers", f"{number(found.workers_needed)} at least; {found.workers_per_machine} on a machine"),
+        ("machines", f"{number(found.machines)}; {site.spare} may be missing"),
         (
             "streams of a machine",
             f"{number(found.streams_per_machine)}; {number(found.streams_per_machine_at_worst)} if so",
@@ -36,33 +36,24 @@ def rows(site: Site, found: Size) -> Sequence[tuple[str, str]]:
         ("memory of a machine", f"{found.memory_gb:.1f} GB"),
         (
             "ports to the upstream",
-            f"{number(found.ports)} on a machine; {number(found.ports_if_closed_here)} if the relay closes each:"
-            f" {found.upstream_addresses} addresses",
+            f"{number(found.ports)}; {number(found.ports_if_closed_here)} with TIME_WAIT, of {number(PORTS)}",
         ),
-        ("bandwidth", f"{number(found.mbit)} Mbit/s from a machine, and as much to it"),
+        ("bandwidth", f"{number(found.mbit)} Mbit/s each way"),
         (
             "new streams a second",
             f"{number(found.starts_per_second)}; {number(found.starts_after_loss)} after a machine was lost",
         ),
         ("nginx in front", f"{number(found.proxy_connections)} connections"),
-        (
-            "with Redis",
-            f"{number(found.redis_records)} tokens a second to keep: {found.redis_cores:.1f} of Redis's cores",
-        ),
+        ("with Redis", f"{number(found.redis_records)} tokens a second: {found.redis_cores:.1f} cores of Redis"),
     )
 
 
 def site_options(command: Any) -> Any:
     """Give a command an option for each field of `Site`."""
     for one in reversed(fields(Site)):
-        is_whole = one.type == "int"
-        command = click.option(
-            option_name(one.name),
-            type=int if is_whole else float,
-            required=one.name == "streams",
-            default=None if one.name == "streams" else one.default,
-            show_default=True,
-        )(command)
+        kind = int if one.type == "int" else float
+        given = {"required": True} if one.name == "streams" else {"default": one.default, "show_default": True}
+        command = click.option(option_name(one.name), type=kind, **given)(command)
     return command
 
 
@@ -70,7 +61,7 @@ def site_options(command: Any) -> Any:
 @site_options
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, writable=True), help="Write the figures there.")
 def main(json_file: str | None, **given: Any) -> None:
-    """Print what so many streams need, each with so many tokens a second; bench/site.py says what each option is."""
+    """Print what so many streams need, of so many tokens a second; bench/capacity.py says what each option is."""
     try:
         site = Site(**given)
         found = size(site)

@@ -36,7 +36,8 @@ README = Page("README.md")
 MISTAKES = Page("docs/mistakes.md")
 PAGES = (
     *("README.md", "CHANGELOG.md", "samples/README.md"),
-    *(f"docs/{name}.md" for name in ("client", "doctor", "mistakes", "operations", "resume", "security", "wire")),
+    *(f"docs/{name}.md" for name in ("client", "doctor", "mistakes", "operations", "performance")),
+    *(f"docs/{name}.md" for name in ("resume", "security", "sizing", "wire")),
 )
 MOUNTING, GENERATOR, TESTING = README.blocks("python")
 NOT_THERE = "What it does not do"

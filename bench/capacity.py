@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, fields
 
 PORTS = 28_232
-"""Of Linux, for connections to one address and port: `net.ipv4.ip_local_port_range`, 32768 to 60999."""
+"""Of Linux, for connections to one address and port: 32768 to 60999, `net.ipv4.ip_local_port_range`."""
 
 TIME_WAIT = 60.0
 """Seconds for which a port is not used again for the same address, by the side that closed first."""
@@ -14,8 +14,8 @@ TIME_WAIT = 60.0
 SOCKETS = 2
 """Of a stream: the client's and the upstream's. Measured: 2.00, with a store as well."""
 
-OTHER_DESCRIPTORS = 14 + 5 + 100
-"""Of a worker: its own, those of a store, and kept connections to the upstream, of which there are at most a hundred."""
+OTHER_DESCRIPTORS = 14 + 20 + 100
+"""Of a worker: its own, those of a store, and connections to the upstream that are kept, at most a hundred."""
 
 PACKET = 66
 """Bytes of the headers of Ethernet, IP and TCP; a token is a packet of its own."""
@@ -63,7 +63,7 @@ class Site:
     memory_gb: float = 16.0
     spare: int = 1
     retry_ms: int = 3000
-    redis_us: float = 40.0
+    redis_us: float = 25.0
 
     def __post_init__(self) -> None:
         """Raise `ValueError`: a value is out of bounds; says which, and what was expected."""
