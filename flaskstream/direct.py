@@ -70,4 +70,10 @@ class Direct:
     def _close_once(self) -> None:
         if not self._is_closed:
             self._is_closed = True
-            self._close()
+            close, self._close = self._close, _nothing
+            close()
+            self._turn.end()
+
+
+def _nothing() -> None:
+    """Close nothing: that was done."""

@@ -71,9 +71,7 @@ class Express:
             self._is_gone = True
         if self._left or self._is_gone:
             return False
-        now = tally.waits_for(SOURCE)
-        seconds = self._next_wait(now)
-        self._turn.until = math.inf if seconds is None else now + seconds
+        self._wait_anew()
         self._turn.waiting.prolong(min(self._turn.until, lane.reader.gives_up_at))
         return True
 
@@ -91,4 +89,9 @@ class Express:
                 self._outlet.flush(left)
             except OSError:
                 raise ClientGone from None
-            self._tally.waits_for(SOURCE)
+            self._wait_anew()
+
+    def _wait_anew(self) -> None:
+        now = self._tally.waits_for(SOURCE)
+        seconds = self._next_wait(now)
+        self._turn.until = math.inf if seconds is None else now + seconds

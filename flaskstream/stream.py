@@ -124,6 +124,8 @@ class Stream:
         for release in self._at_end:
             release()
         self._pump.close()
+        if self._turn is not None and not self._turn.has_begun:
+            self._turn.end()
         late = self._waits.overdue()
         if late is not None and self._tally.reason == "client_gone":  # its connection was shut down for that
             log_failure(late, self.stream_id, f"after {self._tally.events} events, and its client took no end")

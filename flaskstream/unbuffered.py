@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, cast
 import flask
 import werkzeug
 from flask import Response
+from werkzeug.wrappers import Response as BaseResponse
 from werkzeug.wsgi import ClosingIterator
 
 from flaskstream.errors import BodyWasRead
@@ -95,8 +96,8 @@ class StreamResponse(Response):
     def get_app_iter(self, environ: Any) -> Iterable[bytes]:
         self._guard.open(environ)
         whole: Any = super().get_app_iter(environ)
-        is_wrapped = self._body is not self._guard
-        return whole if is_wrapped or not isinstance(whole, ClosingIterator) else _Sent(self._guard, self.close)
+        is_usual = self._body is self._guard and type(self).iter_encoded is BaseResponse.iter_encoded
+        return _Sent(self._guard, self.close) if is_usual and isinstance(whole, ClosingIterator) else whole
 
     def get_data(self, as_text: bool = False) -> Any:
         self._refuse("get_data()")

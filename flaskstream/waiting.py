@@ -94,7 +94,7 @@ class Readable(Waiting):
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
-        self._express: Callable[[], bool] = lambda: False
+        self._express: Callable[[], bool] = _no_express
         self._failure: Exception | None = None
         self._io = self._hub.loop.io(descriptor, 1)  # 1: readable
 
@@ -138,6 +138,7 @@ class Readable(Waiting):
     def close(self) -> None:
         self._io.stop()
         self._io.close()
+        self._express = _no_express
         super().close()
 
 
@@ -179,6 +180,10 @@ class Turn:
         """It is the turn of whoever takes."""
         return self.waiting is not None
 
+    def end(self) -> None:
+        """Let go of what was only for this turn."""
+        self.take, self.lane, self.express = _next, None, None
+
     def items(self, items: Iterator[Any]) -> Iterator[Any]:
         """Yield what `take` returns, for who has nothing else to do."""
         try:
@@ -188,6 +193,11 @@ class Turn:
                 item = self.take(items)
         finally:
             getattr(items, "close", lambda: None)()
+            self.end()
+
+
+def _no_express() -> bool:
+    return False
 
 
 class TurnBell:

@@ -113,7 +113,7 @@ class SocketReader:
 
     __slots__ = (
         *("_raw", "_socket", "_framing", "_patience", "_heard_at", "_turn", "_back", "_first", "_readable"),
-        *("_recv", "_is_tls", "_has_ended"),
+        *("_recv", "_is_tls", "_has_ended", "_is_heard"),
     )
 
     def __init__(self, raw: Any, own: Any) -> None:
@@ -125,6 +125,7 @@ class SocketReader:
         self._heard_at = time.monotonic()
         self._turn: Turn | None = None
         self._has_ended = False
+        self._is_heard = True
         self._back: bytes | Exception | None = None
         self._first = b""
         try:
@@ -151,6 +152,9 @@ class SocketReader:
             return self._taken_back()
         if self._has_ended:
             express = None  # it has seen that already
+        if self._is_heard:  # what passed meanwhile was no silence of the upstream's: nobody has listened
+            self._heard_at = time.monotonic()
+            self._is_heard = False
         framing = self._framing
         while not framing.is_over:
             if framing.failure is not None:
@@ -170,10 +174,10 @@ class SocketReader:
                     except (BlockingIOError, ssl.SSLWantReadError):
                         continue  # half a record of TLS
                 else:
-                    if time.monotonic() >= self._heard_at + self._patience:
-                        raise socket.timeout("timed out")
-                    return None  # whoever takes has other things to do
-                self._heard_at = time.monotonic()
+                    if time.monotonic() < self._heard_at + self._patience:
+                        return None  # whoever takes has other things to do
+                    data = self._last_chance()
+                self._is_heard = True
             if not data:
                 framing.close()
             content = framing.feed(data)
@@ -198,11 +202,20 @@ class SocketReader:
             self._has_ended = True
             return None
         self._heard_at = time.monotonic()
+        self._is_heard = True
         content = framing.feed(data)
         if framing.is_over or framing.failure is not None or (self._is_tls and self._socket.pending()):
             self._back = content or None
             return None
         return content
+
+    def _last_chance(self) -> bytes:
+        """Return what is there after all: a process that stood still finds its timer and its socket at once."""
+        try:
+            data: bytes = self._recv(READ_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            raise socket.timeout("timed out") from None
+        return data
 
     @property
     def gives_up_at(self) -> float:

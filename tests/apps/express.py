@@ -1,0 +1,69 @@
+"""An app that tells how many tokens went the express way; the others have something between that changes every item."""
+
+from __future__ import annotations
+
+import os
+
+from flask import Flask, Response, jsonify
+
+from flaskstream import Upstream, create_blueprint
+from flaskstream.express import Express
+
+HEARTBEAT_SECONDS = 0.4
+IDLE_SECONDS = 2.0
+
+_went = []
+_call = Express.__call__
+
+
+def _counted(self):
+    goes_on = _call(self)
+    _went.append(goes_on)
+    return goes_on
+
+
+def create_app():
+    Express.__call__ = _counted
+    app = Flask(__name__)
+    upstream = Upstream(os.environ["FLASKSTREAM_UPSTREAM"], idle_timeout=IDLE_SECONDS)
+    app.register_blueprint(
+        create_blueprint(upstream, debug=["model"], heartbeat=HEARTBEAT_SECONDS), url_prefix="/stream"
+    )
+
+    @app.route("/went")
+    def went():
+        return jsonify(sum(_went))
+
+    return app
+
+
+class _InCapitals:
+    """A middleware that passes `start_response` on, and changes what comes."""
+
+    def __init__(self, app):
+        self._app = app
+
+    def __call__(self, environ, start_response):
+        items = self._app(environ, start_response)
+        try:
+            for item in items:
+                yield item.upper()
+        finally:
+            getattr(items, "close", lambda: None)()
+
+
+def create_wrapped():
+    app = create_app()
+    app.wsgi_app = _InCapitals(app.wsgi_app)
+    return app
+
+
+class _Encoding(Response):
+    def iter_encoded(self):
+        return (item.upper() for item in super().iter_encoded())
+
+
+def create_encoding():
+    app = create_app()
+    app.response_class = _Encoding
+    return app
