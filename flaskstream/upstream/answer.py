@@ -11,8 +11,9 @@ from typing import Any, Callable, Iterator
 import requests
 
 from flaskstream.errors import UpstreamError
-from flaskstream.upstream.body import READ_BYTES, Body
+from flaskstream.upstream.body import Body
 from flaskstream.upstream.errors import translated_errors
+from flaskstream.upstream.socket_reader import READ_BYTES
 from flaskstream.waiting import Turn
 
 DRAIN_SECONDS = 0.02
