@@ -167,3 +167,13 @@ def test_texts_are_the_same_by_both_ways(seed: int) -> None:
         came += texts(item or [])
         item = lane.take(items)
     assert came == [text for batch in batches(Pieces(pieces).chunks(), OPENAI) for text in batch]
+
+
+def test_tokens_that_come_together_from_the_first_on_go_the_short_way() -> None:
+    assert OPENAI.skimmer is not None
+    several = b"".join(map(event, ("a", " b", " c")))
+    lane = Lane(OPENAI.skimmer, PlainToken, takes_text=True)
+    assert lane.look(several) == (b"a", b" b", b" c") and lane.look(event(" d")) == b" d"
+    padded = [event(f"{n}").replace(b"]}", b'],"obfuscation":"%s"}' % (b"x" * n)) for n in range(1, 6)]
+    assert [lane.look(one) for one in padded] == [b"1", b"2", b"3", b"4", b"5"]
+    assert lane.look(several.replace(b" b", b"\\u0020b")) is None

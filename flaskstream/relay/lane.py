@@ -114,14 +114,18 @@ class Lane:
     def look(self, data: bytes) -> Any:
         """Return the item that these bytes are; `None`: it takes the long way to tell."""
         if data.endswith(self._behind) and data.startswith(self._before) and len(data) > self._least:
-            secret, end = self._secret, len(data) - self._end
-            if secret and secret in data:
-                return None
-            if is_plain(data, self._start, end) or is_plain_text(data[self._start : end]):
-                return self._one(data[self._start : end] if self._takes_text else data)
-            tokens = self._cut(data)
-            if tokens:
-                return PlainTokens(tokens) if self._takes_text else self._several(data, len(tokens))
+            return self._by_mould(data)
+        return self._skim(data)
+
+    def _by_mould(self, data: bytes) -> Any:
+        secret, end = self._secret, len(data) - self._end
+        if secret and secret in data:
+            return None
+        if is_plain(data, self._start, end) or is_plain_text(data[self._start : end]):
+            return self._one(data[self._start : end] if self._takes_text else data)
+        tokens = self._cut(data)
+        if tokens:
+            return PlainTokens(tokens) if self._takes_text else self._several(data, len(tokens))
         return self._skim(data)
 
     def _cut(self, data: bytes) -> list[PlainToken]:
@@ -136,13 +140,19 @@ class Lane:
 
     def _skim(self, data: bytes) -> Any:
         count = self._skimmer.count(data)
-        if count == 1:
-            self._take_mould(*self._skimmer.mould(data))
-        return self._several(data, count) if count else None
+        if not count:
+            return None
+        if not self._takes_text:
+            self._take_mould(data)
+            return self._several(data, count)
+        known = (self._before, self._behind)
+        self._take_mould(data)
+        return self._by_mould(data) if known != (self._before, self._behind) else None
 
-    def _take_mould(self, before: bytes, behind: bytes) -> None:
-        self._before, self._behind = before, behind
-        self._start, self._end = len(before), len(behind)
+    def _take_mould(self, data: bytes) -> None:
+        """Learn from the first of these tokens what the others look like."""
+        self._before, self._behind = self._skimmer.mould(data[: data.index(b"\n\n") + 2])
+        self._start, self._end = len(self._before), len(self._behind)
         self._least = self._start + self._end
 
     def _take_the_long_way(self, items: Iterator[Any]) -> Any:
