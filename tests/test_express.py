@@ -21,6 +21,7 @@ from flaskstream.lab.gunicorn import GunicornProcess
 TESTS = os.path.dirname(os.path.abspath(__file__))
 WORDS = [f"word {n} " for n in range(12)]
 TICK = Pause(0.02)
+SLOW = Pause(0.12)
 
 
 def running(raw_upstream: RawUpstream, factory: str) -> GunicornProcess:
@@ -45,8 +46,8 @@ def went(server: Any) -> int:
         return int(json.load(answer))
 
 
-def ticking(*words: str) -> list[Any]:
-    return [step for word in words for step in (chunk(said(word)), TICK)]
+def ticking(*words: str, tick: Pause = TICK) -> list[Any]:
+    return [step for word in words for step in (chunk(said(word)), tick)]
 
 
 def spoken(raw_upstream: RawUpstream, *steps: Any) -> str:
@@ -56,14 +57,14 @@ def spoken(raw_upstream: RawUpstream, *steps: Any) -> str:
 @pytest.mark.parametrize("ask", [chat, complete])
 def test_tokens_go_by_the_greenlet(server: Any, raw_upstream: RawUpstream, ask: Any) -> None:
     before = went(server)
-    answer = ask(server, spoken(raw_upstream, *ticking(*WORDS)))
+    answer = ask(server, spoken(raw_upstream, *ticking(*WORDS, tick=SLOW)))
     assert went(server) - before >= len(WORDS) / 2
     if ask is chat:
         assert text(answer) == "".join(WORDS) and end(answer).json() == {"events": len(WORDS)}
     else:
         assert answer.body == b"".join(map(said, WORDS)) + DONE and answer.framing_complete
     gaps = [later.at - sooner.at for sooner, later in zip(answer.events, answer.events[1 : len(WORDS)])]
-    assert sum(gap > TICK.seconds / 4 for gap in gaps) > len(gaps) / 2
+    assert sum(gap > SLOW.seconds / 4 for gap in gaps) > len(gaps) / 2
 
 
 @pytest.mark.parametrize("factory", ["create_wrapped", "create_encoding"])
@@ -118,7 +119,7 @@ def test_a_silence_behind_them_has_heartbeats_and_costs_nothing(server: Any, raw
     answer = complete(server, model)
     assert processor_seconds(server) - before < silence / 2
     beats = [comment.at for comment in answer.comments]
-    assert 2 <= len(beats) <= 4 and all(
+    assert 2 <= len(beats) <= 8 and all(
         later - sooner > HEARTBEAT_SECONDS / 2 for sooner, later in zip(beats, beats[1:])
     )
     assert answer.body.replace(b": hb\n\n", b"") == b"".join(map(said, WORDS * 2)) + DONE
