@@ -96,13 +96,17 @@ class Lane:
         if not self._is_clear or self._turn is None:
             return self._take_the_long_way(items)
         reader, express = self.reader, self._turn.express
+        failure: Exception | None = None
+        data = None
         try:
             data = reader.read(express)
         except Exception as error:
-            reader.put_back(error)
-            return self._take_the_long_way(items)
+            failure = error
         if express is not None:
             express.finish()
+        if failure is not None:
+            reader.put_back(failure)
+            return self._take_the_long_way(items)
         if data is None:
             return None
         item = self.look(data)
