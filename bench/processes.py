@@ -66,7 +66,9 @@ class Program:
         return line
 
     def close(self) -> None:
-        """End it at once, with all its workers: nobody waits for an answer any more."""
+        """End it at once, with all its workers: nobody waits for an answer any more. Any number of times."""
+        if self._log.closed:
+            return
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()

@@ -7,7 +7,6 @@ soon all clients are back, how many connections a second that makes.
 
 from __future__ import annotations
 
-import json
 import math
 import pathlib
 import time
@@ -22,6 +21,7 @@ from bench.case import milliseconds, number, percent
 from bench.fleet import BALANCERS, Terms
 from bench.fleet_events import Simulation, seeded
 from bench.fleet_look import Look
+from bench.json_file import json_option, write_json
 from bench.machine import machine
 from bench.queueing_check import Checked, check_all
 from bench.sizing import site_options
@@ -155,14 +155,14 @@ def check_table(checked: Sequence[Checked]) -> str:
 @click.option("--graceful", default=Terms.graceful, show_default=True, help="gunicorn's graceful_timeout, seconds.")
 @click.option("--seed", default=1, show_default=True, help="All chance comes from it.")
 @click.option("--check", is_flag=True, help="Also compare what is computed with a queue of single tokens.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, writable=True), help="Write the figures there.")
+@json_option
 def main(
     balancers: Sequence[str],
     store: bool,
     graceful: float,
     seed: int,
     check: bool,
-    json_file: str | None,
+    json_file: pathlib.Path | None,
     **given: Any,
 ) -> None:
     """Simulate the machines that `bench.sizing` finds for these streams, through a deploy and the loss of one."""
@@ -190,8 +190,7 @@ def main(
         "runs": runs,
         "check": list(map(asdict, checked)),
     }
-    if json_file is not None:
-        pathlib.Path(json_file).write_text(json.dumps(result) + "\n")
+    write_json(json_file, result)
     click.echo(
         f"{number(site.streams)} streams on {found.machines} machines of {found.workers_per_machine} workers,"
         f" {'with' if store else 'without'} a store, seed {seed}; simulated in {result['seconds']:.0f} s.\n"

@@ -6,7 +6,6 @@ give yours.
 
 from __future__ import annotations
 
-import json
 import pathlib
 from dataclasses import asdict, fields
 from typing import Any, Sequence
@@ -15,6 +14,7 @@ import click
 
 from bench.capacity import PORTS, Site, Size, option_name, size
 from bench.case import number
+from bench.json_file import json_option, write_json
 from bench.table import grid
 
 SCHEMA_VERSION = 1
@@ -59,17 +59,15 @@ def site_options(command: Any) -> Any:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @site_options
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, writable=True), help="Write the figures there.")
-def main(json_file: str | None, **given: Any) -> None:
+@json_option
+def main(json_file: pathlib.Path | None, **given: Any) -> None:
     """Print what so many streams need, of so many tokens a second; bench/capacity.py says what each option is."""
     try:
         site = Site(**given)
         found = size(site)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    if json_file is not None:
-        result = {"schema_version": SCHEMA_VERSION, "site": asdict(site), "size": asdict(found)}
-        pathlib.Path(json_file).write_text(json.dumps(result, indent=1) + "\n")
+    write_json(json_file, {"schema_version": SCHEMA_VERSION, "site": asdict(site), "size": asdict(found)})
     words = f"{number(site.streams)} streams of {site.rate:g} tokens a second"
     click.echo(grid((words, ""), rows(site, found)))
 

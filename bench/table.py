@@ -27,8 +27,12 @@ def report(result: Mapping[str, Any], cases: Mapping[str, Case]) -> str:
 def _about(result: Mapping[str, Any]) -> str:
     machine = ", ".join(f"{name} {value}" for name, value in result["machine"].items())
     parts = [f"Measured in {result['seconds'] / 60:.1f} min on {machine}."]
-    if result["others"] is not None:
-        parts.append(f"Everybody else on it took {result['others'] * 100:.0f} % of a core meanwhile (the median).")
+    others = result["others"]
+    if others is not None:
+        middle, most = (f"{others[name] * 100:.0f} %" for name in ("median", "most"))
+        parts.append(
+            f"Everybody else on it took {middle} of a core meanwhile, the median of all rows, and {most} at most."
+        )
     if result["quick"]:
         parts.append("With `--quick`: the figures are less exact.")
     return " ".join(parts)
