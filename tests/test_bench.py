@@ -205,7 +205,11 @@ def test_the_report_says_where_it_was_measured_what_was_found_and_what_is_missin
         CASES,
     )
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
-    assert "a fast one" in text and "took 42 % of a core, the median of all rows, and 90 % at most" in text and CASES["emit"].title not in text
+    assert (
+        "a fast one" in text
+        and "took 42 % of a core, the median of all rows, and 90 % at most" in text
+        and CASES["emit"].title not in text
+    )
     assert ["cost of a token", "0.8", "0.75", "met"] in lines
     assert ["p99", "500 ms", "", "not measured"] in lines
     assert [KIT, "the kit"] in lines
