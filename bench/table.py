@@ -30,9 +30,7 @@ def _about(result: Mapping[str, Any]) -> str:
     others = result["others"]
     if others is not None:
         middle, most = (f"{others[name] * 100:.0f} %" for name in ("median", "most"))
-        parts.append(
-            f"Everybody else on it took {middle} of a core meanwhile, the median of all rows, and {most} at most."
-        )
+        parts.append(f"Everybody else on it took {middle} of a core, the median of all rows, and {most} at most.")
     if result["quick"]:
         parts.append("With `--quick`: the figures are less exact.")
     return " ".join(parts)
