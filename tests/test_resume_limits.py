@@ -66,8 +66,8 @@ def test_an_upstream_that_floods_holds_nobody_up(request, flood, store, tmp_path
             waits.append(asked.ended_at - asked.sent_at)
         whole = flooded.result()
     assert said_text(whole) == "x" * SIZE * COUNT
-    # Nobody who asks meanwhile waits for its end: they are answered all along it.
-    assert len(waits) > 4 and max(waits) < (whole.ended_at - whole.sent_at) / 2
+    # Nobody who asks meanwhile waits for much of it.
+    assert len(waits) > 4 and sum(sorted(waits)[-2:]) < (whole.ended_at - whole.sent_at) / 4
 
 
 def test_a_producer_waits_while_its_store_is_far_behind():
