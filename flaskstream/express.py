@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Protocol
 
-from flaskstream.signals import ClientGone
+from flaskstream.signals import NOTHING, ClientGone
 from flaskstream.tally import CLIENT, SOURCE, Tally, counted_frame
 from flaskstream.wire import Wire
 
@@ -39,7 +39,7 @@ class Express:
         outlet: where it goes.
     """
 
-    __slots__ = ("_is_gone", "_left", "_next_wait", "_outlet", "_tally", "_turn", "_wire")
+    __slots__ = ("_has_sent", "_is_gone", "_left", "_next_wait", "_outlet", "_tally", "_turn", "_wire")
 
     def __init__(
         self, turn: Any, wire: Wire, tally: Tally, next_wait: Callable[[float], float | None], outlet: Outlet
@@ -51,29 +51,35 @@ class Express:
         self._outlet = outlet
         self._left = b""
         self._is_gone = False
+        self._has_sent = False  # since it was last asked when the greenlet is to be woken
 
     def __call__(self) -> bool:
-        """Send what has come; return whether the greenlet can wait on. Called in the hub: nothing here waits."""
-        lane = self._turn.lane
-        data = lane.reader.read_now()
-        if not data:
-            return data is not None
-        item = lane.look(data)
+        """Send what has come; return whether the greenlet can wait on. Nothing here waits."""
+        item = self._turn.lane.now()
+        if item is NOTHING:
+            return True
         if item is None:
-            lane.reader.put_back(data)
             return False
-        tally = self._tally
-        tally.waits_for(CLIENT)
-        frame = counted_frame(item, self._wire, tally)
+        self._tally.hears()
+        frame = counted_frame(item, self._wire, self._tally)
+        self._has_sent = True
         try:
             self._left = self._outlet.send(frame)
         except OSError:
             self._is_gone = True
-        if self._left or self._is_gone:
             return False
-        self._wait_anew()
-        self._turn.waiting.prolong(min(self._turn.until, lane.reader.gives_up_at))
-        return True
+        return not self._left
+
+    def until(self) -> float:
+        """Return when something is due. Raises what `next_wait` does."""
+        turn = self._turn
+        if self._has_sent:
+            self._has_sent = False
+            since = self._tally.since
+            seconds = self._next_wait(since)
+            turn.until = math.inf if seconds is None else since + seconds
+        until: float = min(turn.until, turn.lane.gives_up_at)
+        return until
 
     def finish(self) -> None:
         """Send what is left. Called by the greenlet, whenever it was woken.
@@ -85,13 +91,11 @@ class Express:
             raise ClientGone
         if self._left:
             left, self._left = self._left, b""
+            self._tally.waits_for(CLIENT)
             try:
                 self._outlet.flush(left)
             except OSError:
                 raise ClientGone from None
-            self._wait_anew()
-
-    def _wait_anew(self) -> None:
-        now = self._tally.waits_for(SOURCE)
-        seconds = self._next_wait(now)
-        self._turn.until = math.inf if seconds is None else now + seconds
+            self._tally.waits_for(SOURCE)
+        if self._has_sent:
+            self.until()

@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 from flaskstream.debug import DebugPrinter
 from flaskstream.stats import NOT_COUNTED, STATS, Told
-from flaskstream.wire import PlainTokens, Together, TokenBlock, Wire, describe
+from flaskstream.wire import PlainToken, PlainTokens, Together, TokenBlock, Wire, describe
 
 log = logging.getLogger(__name__)
 
@@ -88,10 +88,14 @@ class Tally:
         started_at: when the request came, in seconds of the monotonic clock.
         clock: returns these seconds.
         counted: it stands in the figures of all workers.
+
+    Attributes:
+        since: when the wait of now began, in seconds of the clock.
+        events: that were counted.
     """
 
     __slots__ = (  # what is near in memory is fetched at once: of many streams each is cold when its token comes
-        *("stream_id", "events", "reason", "_code", "_tokens", "_bytes", "_clock", "_started_at", "_since", "_whom"),
+        *("stream_id", "events", "reason", "_code", "_tokens", "_bytes", "_clock", "_started_at", "since", "_whom"),
         *("_source_wait", "_client_wait", "_source_gap", "_client_gap", "_first_event_ms", "_first_token_ms"),
         *("_largest_gap", "_largest_gap_of", "_gaps", "_told", "_stats"),
     )
@@ -111,7 +115,7 @@ class Tally:
         self._bytes = 0
         self._clock = clock
         self._started_at = started_at
-        self._since, self._whom = started_at, SOURCE
+        self.since, self._whom = started_at, SOURCE
         self._source_wait = self._client_wait = 0.0  # in all, in seconds,
         self._source_gap = self._client_gap = 0.0  # and since the last event
         self._first_event_ms: float | None = None
@@ -126,12 +130,18 @@ class Tally:
         """Say that from now on the source, or the client, is waited for; return when that is, by the clock."""
         now = self._clock()
         if self._whom is SOURCE:
-            self._source_gap += now - self._since
+            self._source_gap += now - self.since
         else:
-            self._client_gap += now - self._since
-        self._since = now
+            self._client_gap += now - self.since
+        self.since = now
         self._whom = whom
         return now
+
+    def hears(self) -> None:
+        """Say that the source, which is waited for, has given something, and is waited for again at once."""
+        now = self._clock()
+        self._source_gap += now - self.since
+        self.since = now
 
     def count(self, frame: bytes, tokens: int, events: int = 1) -> None:
         """Count an event that is about to leave, or several that came together."""
@@ -224,10 +234,10 @@ def counted_frame(item: Any, wire: Wire, tally: Tally, printer: DebugPrinter | N
     if kind is Together or (kind is PlainTokens and printer is not None):
         return b"".join([counted_frame(one, wire, tally, printer) for one in item])
     frame = wire.frame(item)
-    if kind is PlainTokens:
-        tally.count(frame, len(item), len(item))
+    if kind is TokenBlock or kind is PlainToken:
+        tally.count(frame, 1)
     else:
-        tally.count(frame, 1 if kind is TokenBlock else wire.tokens(item))
+        tally.count(frame, wire.tokens(item), len(item) if kind is PlainTokens else 1)
     if printer is not None:
         printer(tally.stream_id, tally.events, frame)
     return frame

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Protocol
 
 from flaskstream.native import is_patched
 from flaskstream.signals import ENDED
@@ -16,10 +16,28 @@ from flaskstream.signals import ENDED
 READY, OVER = object(), object()
 
 
+class GoesBy(Protocol):
+    """What a wait goes by: it does what the greenlet would be woken for, where the loop has found that."""
+
+    def __call__(self) -> bool:
+        """Do it, without waiting for anything; return whether the greenlet can wait on."""
+        ...
+
+    def until(self) -> float:
+        """Return when it must be woken after all, by what was done so far."""
+        ...
+
+    def finish(self) -> None:
+        """Do what is left, in the greenlet, which was woken. Raises what went wrong."""
+        ...
+
+
 class Waiting:
     """What one greenlet at a time waits for: that another one rouses it."""
 
-    __slots__ = ("__weakref__", "_getcurrent", "_hub", "_rings_at", "_timer", "_until", "_waiting")
+    __slots__ = (
+        *("__weakref__", "_express", "_failure", "_getcurrent", "_hub", "_rings_at", "_timer", "_until", "_waiting"),
+    )
 
     def __init__(self) -> None:
         import gevent
@@ -29,26 +47,49 @@ class Waiting:
         self._timer: Any = None
         self._rings_at = self._until = math.inf
         self._waiting: Any = None  # a greenlet
+        self._express: GoesBy | None = None
+        self._failure: Exception | None = None
 
-    def wait(self, until: float, express: Callable[[], bool] | None = None) -> bool:
+    def wait(self, until: float, express: GoesBy | None = None) -> bool:
         """Return `False` when the time is over, or `rouse` was called.
 
         Args:
             until: in seconds of the monotonic clock; infinite: for ever.
-            express: called in the hub, in place of an end of this wait, for what can be read; returns whether to wait
-                on.
+            express: called in place of an end of this wait; what it raises is raised here.
         """
         self._until = until
+        self._express = express
         if until < self._rings_at:
             self._set_alarm(until)
         self._waiting = self._getcurrent()
         try:
-            outcome = self._hub.switch()
-            while outcome is not READY and outcome is not OVER:  # somebody else's doing
-                outcome = self._hub.switch()
+            outcome = self._switched()
         finally:
             self._waiting = None
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
         return outcome is READY
+
+    def _switched(self) -> object:
+        outcome = self._hub.switch()
+        while outcome is not READY and outcome is not OVER:  # somebody else's doing
+            outcome = self._hub.switch()
+        return outcome
+
+    @property
+    def can_go_by(self) -> bool:
+        """A greenlet waits here, and need not be woken for what `express` does."""
+        return self._waiting is not None and self._express is not None
+
+    def go_by(self) -> None:
+        """Have `express` do what this wait is for; end the wait if it cannot. From this thread, as `rouse`."""
+        try:
+            if self._express is not None and self._express():
+                return
+        except Exception as error:
+            self._failure = error
+        self.rouse()
 
     def rouse(self) -> None:
         """End a wait now. From this thread, be it in the hub or in any greenlet."""
@@ -77,6 +118,11 @@ class Waiting:
         self._rings_at = math.inf
         if self._waiting is None:
             return
+        if self._express is not None:
+            try:
+                self._until = self._express.until()
+            except Exception as error:
+                self._failure, self._until = error, 0.0
         if time.monotonic() >= self._until:
             self._end_wait()
         elif self._until < math.inf:
@@ -90,55 +136,37 @@ class Readable(Waiting):
         descriptor: of the socket. To be closed before that is.
     """
 
-    __slots__ = ("_express", "_failure", "_io")
+    __slots__ = ("_io",)
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
-        self._express: Callable[[], bool] = _no_express
-        self._failure: Exception | None = None
         self._io = self._hub.loop.io(descriptor, 1)  # 1: readable
 
-    def wait(self, until: float, express: Callable[[], bool] | None = None) -> bool:
-        """Return whether there is something to read; `False`: as of `Waiting`."""
-        self._until = until
-        if until < self._rings_at:
-            self._set_alarm(until)
-        self._waiting = current = self._getcurrent()
+    def _switched(self) -> object:
+        """Return `READY` when there is something to read."""
         # The kernel is told of neither: the loop looks only once a round at what has changed, and nothing has.
-        if express is None:
-            self._io.start(current.switch, READY)
+        if self._express is None:
+            self._io.start(self._waiting.switch, READY)
         else:
-            self._express = express
-            self._io.start(self._go_by)
+            self._io.start(self.go_by)
         try:
-            outcome = self._hub.switch()
-            while outcome is not READY and outcome is not OVER:
-                outcome = self._hub.switch()
+            return super()._switched()
         finally:
             self._io.stop()
-            self._waiting = None
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-        return outcome is READY
 
-    def _go_by(self) -> None:
+    def go_by(self) -> None:
+        """Do so in the hub, where a wait can be ended without a detour."""
         try:
-            if self._express():
+            if self._express is not None and self._express():
                 return
         except Exception as error:
             self._failure = error
-        if self._waiting is not None:
-            self._waiting.switch(OVER)
-
-    def prolong(self, until: float) -> None:
-        """Have a wait end later than it was begun for."""
-        self._until = until
+        self._end_wait()
 
     def close(self) -> None:
         self._io.stop()
         self._io.close()
-        self._express = _no_express
+        self._express = None
         super().close()
 
 
@@ -159,7 +187,7 @@ class Turn:
         until: when the generator must be back, in seconds of the monotonic clock; infinite: any time.
         take: returns the next item of a generator that it is given, or `ENDED`; there may be a shorter way to one.
         lane: that shorter way, a `flaskstream.relay.lane.Lane`; `None`: there is none.
-        express: what the short way's wait goes by, if anything; see `flaskstream.express`.
+        express: what the waits of the short way go by, if by anything.
     """
 
     __slots__ = ("express", "lane", "take", "until", "waiting")
@@ -169,7 +197,7 @@ class Turn:
         self.until = math.inf
         self.take: Callable[[Iterator[Any]], Any] = _next
         self.lane: Any = None
-        self.express: Any = None
+        self.express: GoesBy | None = None
 
     def begin(self, waiting: Waiting) -> None:
         """Say what the generator waits with, from its next item on."""
@@ -194,10 +222,6 @@ class Turn:
         finally:
             getattr(items, "close", lambda: None)()
             self.end()
-
-
-def _no_express() -> bool:
-    return False
 
 
 class TurnBell:

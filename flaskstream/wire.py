@@ -120,13 +120,15 @@ class EventWire:
         return map(as_events, source)
 
     def frame(self, item: Event | PlainToken | PlainTokens) -> bytes:
+        if type(item) is PlainToken and self._retry is None:
+            self._count += 1
+            return b'data: {"t":"%b"}\n\n' % item
         if isinstance(item, PlainTokens):
             self._count += len(item)
             return item.encoded()
         self._count += 1
         if isinstance(item, PlainToken):
-            block = item.encoded()
-            return block if self._retry is None else self._block(Event(block[6:-2].decode()))
+            return self._block(Event(item.encoded()[6:-2].decode()))
         self._has_ids = self._has_ids or item.id is not None
         return self._block(item)
 

@@ -11,8 +11,8 @@ from typing import Any, Callable, Iterator, Protocol
 
 from flaskstream.dialects.skimming import Skimmer, is_plain, is_plain_text
 from flaskstream.relay.follower import Follower
-from flaskstream.signals import ENDED
-from flaskstream.waiting import Turn
+from flaskstream.signals import ENDED, NOTHING
+from flaskstream.waiting import GoesBy, Turn
 from flaskstream.wire import PlainToken, PlainTokens
 
 
@@ -23,7 +23,10 @@ def _let_the_generator_say_it(data: bytes, tokens: int) -> Any:
 class Reader(Protocol):
     """What reads the body."""
 
-    def read(self, express: Callable[[], bool] | None = None) -> bytes | None:
+    gives_up_at: float
+    """When its silence will have lasted too long, in seconds of the monotonic clock."""
+
+    def read(self, express: GoesBy | None = None) -> bytes | None:
         """Return what came; b"" at the end; `None`: nothing while it was the turn of whoever takes."""
         ...
 
@@ -115,18 +118,36 @@ class Lane:
             return self._take_the_long_way(items)
         return item
 
+    def now(self) -> Any:
+        """Return the item that has come, without waiting, or `NOTHING`; `None`: it takes `take` to tell."""
+        data = self.reader.read_now()
+        if not data:
+            return None if data is None else NOTHING
+        item = self.look(data)
+        if item is None:
+            self.reader.put_back(data)
+        return item
+
+    @property
+    def gives_up_at(self) -> float:
+        """When the upstream will have been silent for too long, in seconds of the monotonic clock."""
+        return self.reader.gives_up_at  # type: ignore[no-any-return]
+
     def look(self, data: bytes) -> Any:
         """Return the item that these bytes are; `None`: it takes the long way to tell."""
-        if data.endswith(self._behind) and data.startswith(self._before) and len(data) > self._least:
-            return self._by_mould(data)
-        return self._skim(data)
-
-    def _by_mould(self, data: bytes) -> Any:
+        if not (data.endswith(self._behind) and data.startswith(self._before) and len(data) > self._least):
+            return self._skim(data)
         secret, end = self._secret, len(data) - self._end
         if secret and secret in data:
             return None
-        if is_plain(data, self._start, end) or is_plain_text(data[self._start : end]):
+        if is_plain(data, self._start, end):
             return self._one(data[self._start : end] if self._takes_text else data)
+        return self._by_mould(data)
+
+    def _by_mould(self, data: bytes) -> Any:
+        text = data[self._start : len(data) - self._end]
+        if is_plain_text(text):
+            return self._one(text if self._takes_text else data)
         tokens = self._cut(data)
         if tokens:
             return PlainTokens(tokens) if self._takes_text else self._several(data, len(tokens))
@@ -151,7 +172,7 @@ class Lane:
             return self._several(data, count)
         known = (self._before, self._behind)
         self._take_mould(data)
-        return self._by_mould(data) if known != (self._before, self._behind) else None
+        return self.look(data) if known != (self._before, self._behind) else None
 
     def _take_mould(self, data: bytes) -> None:
         """Learn from the first of these tokens what the others look like."""

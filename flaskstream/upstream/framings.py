@@ -95,7 +95,8 @@ class Chunked:
     def feed(self, data: bytes) -> bytes:
         if self._take is Chunked._take_size and not self._left and not self._line:
             end = data.find(b"\r\n", 1, _USUAL_SIZE_LINE)
-            if end > 0 and data.endswith(b"\r\n") and _size(data[:end]) == len(data) - end - 4 > 0:
+            size = len(data) - end - 4
+            if end > 0 and size > 0 and data.endswith(b"\r\n") and data[:end] == b"%x" % size:
                 return data[end + 2 : -2]  # one whole chunk, as it comes from who flushes
         return self._fed(data)
 

@@ -9,10 +9,10 @@ import math
 import socket
 import ssl
 import time
-from typing import Any, Callable
+from typing import Any
 
 from flaskstream.upstream.framings import Chunked, Counted, Framing, UntilItsEnd
-from flaskstream.waiting import Turn, readable
+from flaskstream.waiting import GoesBy, Turn, readable
 
 READ_BYTES = 64 * 1024
 """At most this much is taken at once: what one `recv` of a fast upstream gives; no read waits to fill it."""
@@ -53,7 +53,7 @@ class SocketReader:
         if self._readable is None:
             own.settimeout(patience)
 
-    def read(self, express: Callable[[], bool] | None = None) -> bytes | None:
+    def read(self, express: GoesBy | None = None) -> bytes | None:
         """Return what one `recv` gave, b"" at the end; `None`: the turn of whoever takes is over.
 
         Args:
