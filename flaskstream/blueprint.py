@@ -218,9 +218,8 @@ def _token_batches(batches: Iterator[list[str]]) -> Iterator[Together | None]:
         yield Together({"t": token} for token in tokens) if tokens else None
 
 
-def _produced(relay: Relay, payload: dict[str, Any]) -> Iterator[Any]:
-    turn = Turn()
-    return turn.items(_token_batches(relay.batches(payload, turn)))
+def _produced(relay: Relay, payload: dict[str, Any], turn: Turn) -> Iterator[Together | None]:
+    return _token_batches(relay.batches(payload, turn))
 
 
 def _add_faithful(blueprint: Blueprint, path: str, relay: Relay, options: StreamOptions) -> None:

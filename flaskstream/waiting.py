@@ -89,6 +89,7 @@ class Waiting:
                 return
         except Exception as error:
             self._failure = error
+        self._express = None  # until the greenlet has seen to what that could not do
         self.rouse()
 
     def rouse(self) -> None:
@@ -186,7 +187,7 @@ class Turn:
         waiting: what the generator waits with; `None`: it is not yet that one's turn.
         until: when the generator must be back, in seconds of the monotonic clock; infinite: any time.
         take: returns the next item of a generator that it is given, or `ENDED`; there may be a shorter way to one.
-        lane: that shorter way, a `flaskstream.relay.lane.Lane`; `None`: there is none.
+        lane: that shorter way, such as a `flaskstream.relay.lane.Lane`; `None`: there is none.
         express: what the waits of the short way go by, if by anything.
     """
 
@@ -235,18 +236,25 @@ class TurnBell:
         self._turn = turn
         self._waiting = Waiting()
         self._has_rung = False
+        self._express: GoesBy | None = None
         turn.begin(self._waiting)
 
+    def go_by(self, express: GoesBy | None) -> None:
+        """Have all waits from now on go by this."""
+        self._express = express
+
     def ring(self) -> None:
-        """End the wait, now or the next one."""
-        if not self._has_rung:
+        """Do what the wait is for, or end it: now, or the next one."""
+        if self._waiting.can_go_by:
+            self._waiting.go_by()
+        elif not self._has_rung:
             self._has_rung = True
             self._waiting.rouse()
 
     def wait(self, seconds: float) -> None:
         """Wait until it rings, or the turn is over."""
         if not self._has_rung:
-            self._waiting.wait(min(self._turn.until, time.monotonic() + seconds))
+            self._waiting.wait(min(self._turn.until, time.monotonic() + seconds), self._express)
         self._has_rung = False
 
     def close(self) -> None:

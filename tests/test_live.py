@@ -178,7 +178,7 @@ class LosesAnswers(MemoryStore):
 
 def test_a_write_whose_answer_got_lost_is_no_failure():
     streams = Streams(LosesAnswers())
-    begun = streams.begin(NewStream("a" * 32, "0" * 20), lambda: (said for said in ["one", "two"]))
+    begun = streams.begin(NewStream("a" * 32, "0" * 20), lambda turn: (said for said in ["one", "two"]))
     delivery = Delivery(begun.info.epoch)
     items = list(streams.follow(begun.info, 0, delivery))
     records = [one for item in items for one in (item if isinstance(item, Together) else [item])]

@@ -82,7 +82,7 @@ def test_a_producer_waits_while_its_store_is_far_behind():
     sizes = []
     streams = Streams(Slow())
     words = (f"{n}" for n in range(10 * ROOM_RECORDS))
-    begun = streams.begin(NewStream("a" * 32, "0" * 20), lambda: words)
+    begun = streams.begin(NewStream("a" * 32, "0" * 20), lambda turn: words)
     wait_until(lambda: streams.info("a" * 32).state == "done")
     assert max(sizes) <= ROOM_RECORDS + 1
     assert begun.is_kept and ROOM_BYTES
@@ -191,7 +191,7 @@ def test_an_owner_is_something_that_is_the_same_in_each_process(model, owner, ex
 
 
 def test_an_older_history_of_the_same_name_is_ended_when_a_new_one_begins():
-    def endless():
+    def endless(turn):
         while True:
             yield "more"
             time.sleep(0.01)

@@ -16,8 +16,10 @@ from flaskstream.resume import ends
 from flaskstream.resume.ends import End
 from flaskstream.resume.live import Live
 from flaskstream.resume.terms import Terms
+from flaskstream.signals import NOTHING
 from flaskstream.stream import log_failure
-from flaskstream.wire import encoded
+from flaskstream.waiting import Turn
+from flaskstream.wire import PlainToken, encoded
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +32,7 @@ class Generation:
 
     Args:
         live: where it goes.
-        source: makes the generator of what `event_stream` takes.
+        source: makes the generator of what `event_stream` takes, given a turn that it may begin.
         place: in the register of what this process produces.
         terms: for how long, and how much.
         on_more: called when there is more in `live`.
@@ -40,7 +42,7 @@ class Generation:
     def __init__(
         self,
         live: Live,
-        source: Callable[[], Iterator[Any]],
+        source: Callable[[Turn], Iterator[Any]],
         place: Place,
         terms: Terms,
         on_more: Callable[[Live], None],
@@ -102,7 +104,9 @@ class Generation:
         self._on_more(self.live)
 
     def _produce(self) -> None:
-        with closing(self._source()) as items:  # type: ignore[type-var]
+        turn = Turn()
+        turn.express = _Adding(turn, self)
+        with closing(turn.items(self._source(turn))) as items:  # type: ignore[type-var]
             self._is_advancing = True
             try:
                 if self._ending is not None:
@@ -111,20 +115,71 @@ class Generation:
                     if self._ending is not None:
                         return
                     for block in encoded(item):
-                        self._add(block)
+                        self._add_in_turn(block)
+                    self._wait_for_room()
             finally:
                 self._is_advancing = False
 
-    def _add(self, block: bytes) -> None:
+    def _add_in_turn(self, block: bytes) -> None:
+        self.add(block)
+        if not self.live.events % _TURN:
+            time.sleep(0)  # an upstream that always has more to say gives nobody else a turn
+        self._wait_for_room()
+
+    def _wait_for_room(self) -> None:
+        while self.live.is_far_ahead and self._ending is None:
+            self.live.wait_for_room(_ROOM_SECONDS)
+
+    def add(self, block: bytes) -> None:
+        """Add what the answer says next, without waiting. Raises `EventTooLarge`: it would fill the store alone."""
         self.live.add(block)
         self._bytes += len(block)
         if self._bytes > self._most_bytes:
             raise EventTooLarge(f"expected an answer of at most {self._most_bytes} bytes, got more")
         self._on_more(self.live)
-        if not self.live.events % _TURN:
-            time.sleep(0)  # an upstream that always has more to say gives nobody else a turn
-        while self.live.is_far_ahead and self._ending is None:
-            self.live.wait_for_room(_ROOM_SECONDS)
+
+    @property
+    def can_add(self) -> bool:
+        """It has room, and goes on."""
+        return self._ending is None and not self.live.is_far_ahead
+
+
+class _Adding:
+    """What the waits of a producing greenlet go by: a token is added where the loop has found it.
+
+    Args:
+        turn: of the generator.
+        generation: to which it is added.
+    """
+
+    def __init__(self, turn: Turn, generation: Generation) -> None:
+        self._turn = turn
+        self._generation = generation
+        self._failure: Exception | None = None
+
+    def __call__(self) -> bool:
+        item = self._turn.lane.now()
+        if item is None or item is NOTHING:
+            return item is NOTHING
+        try:
+            if type(item) is PlainToken:
+                self._generation.add(item.encoded())
+            else:
+                for block in encoded(item):
+                    self._generation.add(block)
+        except Exception as error:
+            self._failure = error
+            return False
+        return self._generation.can_add
+
+    def until(self) -> float:
+        until: float = self._turn.lane.gives_up_at
+        return until
+
+    def finish(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
 
 
 def _as_exception(error: BaseException) -> Exception:

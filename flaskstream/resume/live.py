@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import replace
 from typing import Any, Callable, Sequence
@@ -27,6 +28,10 @@ ROOM_BYTES = 256 * 1024
 UNRECORDED_BYTES = 8 * KEPT_BYTES
 """Of what is in no store: a reader that is further behind is cut off."""
 
+TOGETHER_RECORDS = 64
+TOGETHER_BYTES = 32 * 1024
+"""So much comes together into a store that is no more than this process: readers do not wait for it."""
+
 _BATCH_RECORDS = 1000
 
 
@@ -36,7 +41,7 @@ class Live:
     Args:
         info: of the stream, as it was begun.
         is_resumable: there is a store that begins to keep it.
-        is_shared: other processes see what that store keeps.
+        is_shared: other processes see what that store keeps; else readers may have what is not there yet.
         on_lost_recording: called once, with this, when the store turns out to be too slow or refuses.
 
     Attributes:
@@ -62,8 +67,9 @@ class Live:
         # The kernel thread's: nothing waits in it, so greenlets need none, and gevent's own costs more than what is
         # done here. It can be taken twice: the collector of garbage may end a reader in the middle of all this.
         self._lock: Any = original("_thread", "RLock")()
-        self._records: list[Record] = []
+        self._blocks: list[bytes] = []  # of the records; these themselves would be work for the collector of garbage
         self._dropped = 0  # so many of the first records are no longer here
+        self._recorded = sys.maxsize if is_resumable else 0  # the number of the last record that ever will be
         self._bytes = 0
         self._written = 0  # the number of the last record that the store has
         self._is_end_written = False
@@ -81,8 +87,8 @@ class Live:
         if self.is_resumable:
             return self.last - self._written >= ROOM_RECORDS or self._unwritten_bytes >= ROOM_BYTES
         with self._lock:
-            waiting = self._records[max(0, self._taken - self._dropped) :]
-        return len(waiting) >= ROOM_RECORDS or sum(len(record.block) for record in waiting) >= ROOM_BYTES
+            waiting = self._blocks[max(0, self._taken - self._dropped) :]
+        return len(waiting) >= ROOM_RECORDS or sum(map(len, waiting)) >= ROOM_BYTES
 
     def wait_for_room(self, seconds: float) -> None:
         """Wait until more was written, or read, or for so long."""
@@ -92,28 +98,36 @@ class Live:
         """Add what the answer says next."""
         with self._lock:
             self._add(block)
+        if self._is_shown_at_once:
+            self._ring_readers()
 
     def finish(self, end: End) -> None:
         """Add the end; a second one is none."""
         with self._lock:
-            if self.end is None:
-                self._add(end.block)
-                self.end = end
+            if self.end is not None:
+                return
+            self._add(end.block)
+            self.end = end
+        if self._is_shown_at_once:
+            self._ring_readers()
 
     def _add(self, block: bytes) -> None:
+        self._blocks.append(block)
+        self._bytes += len(block)
         if self.is_resumable:
-            self._records.append(Record(self.last + 1, block))
             self._unwritten_bytes += len(block)
         else:
-            self._records.append(Unrecorded(self.last + 1, block))
             self._drop(self.last - 1, UNRECORDED_BYTES)
-            self._ring()
-        self._bytes += len(block)
+
+    @property
+    def _is_shown_at_once(self) -> bool:
+        """Whether readers need not wait for the store."""
+        return not self.is_anywhere_else()
 
     @property
     def last(self) -> int:
         """The number of its last record."""
-        return self._dropped + len(self._records)
+        return self._dropped + len(self._blocks)
 
     @property
     def events(self) -> int:
@@ -122,16 +136,31 @@ class Live:
 
     # The recorder
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the store has to have what it does not."""
+        if self._is_shared or self.end is not None:
+            return True
+        return self._unwritten_bytes >= TOGETHER_BYTES or self.last - self._written >= TOGETHER_RECORDS
+
     def unwritten(self) -> Batch | None:
         """Return what the store does not have yet; `None`: it has all of it, or will never have it."""
         with self._lock:
             if not self.is_resumable or self._is_end_written:
                 return None
-            start = self._written - self._dropped
-            records = tuple(self._records[start : start + _BATCH_RECORDS])
+            records = tuple(self._records_after(self._written, self._written + _BATCH_RECORDS))
             is_last = self.end is not None and self._written + len(records) == self.last
             state = self.end.state if is_last and self.end is not None else RUNNING
             return Batch(self.stream_id, self.epoch, records, state)
+
+    def _records_after(self, number: int, last: int) -> list[Record]:
+        """Return the records behind this one, up to that one."""
+        blocks = self._blocks[number - self._dropped : max(0, last - self._dropped)]
+        recorded = self._recorded
+        return [
+            Record(number, block) if number <= recorded else Unrecorded(number, block)
+            for number, block in enumerate(blocks, number + 1)
+        ]
 
     def written(self, batch: Batch) -> None:
         """Say that the store has these: readers may, too."""
@@ -141,9 +170,10 @@ class Live:
                 self._unwritten_bytes -= sum(len(record.block) for record in new)
                 self._written = max(self._written, batch.records[-1].number)
                 self._lagging_for = 0.0
-                self._ring()
             self._is_end_written = self._is_end_written or batch.state != RUNNING
             self._drop(self._written, KEPT_BYTES)
+        if batch.records:
+            self._ring()
 
     def has_unwritten(self) -> bool:
         """Tell whether there is something that the store does not have."""
@@ -156,7 +186,12 @@ class Live:
     @property
     def info(self) -> StreamInfo:
         """What this process knows of it, also where the store cannot be asked."""
-        return replace(self._begun, last=self._written)
+        return replace(self._begun, last=self.shown)
+
+    @property
+    def shown(self) -> int:
+        """The number of the last record that readers may have."""
+        return self.last if self._is_shown_at_once else self._written
 
     def is_ended_as(self, info: StreamInfo) -> bool:
         """Tell whether the store has exactly this end."""
@@ -168,7 +203,7 @@ class Live:
         with self._lock:
             self._written = self.last
             self._is_end_written = True
-            self._ring()
+        self._ring()
 
     def is_anywhere_else(self) -> bool:
         """Tell whether other processes can go on with it, when this one has ended."""
@@ -181,7 +216,8 @@ class Live:
             seconds: since this was last called, without those in which the process itself stood still: they are not the
                 store's fault, and somebody else may have ended the stream in them.
         """
-        self._lagging_for = self._lagging_for + seconds if self.has_unwritten() else 0.0
+        is_behind = self._is_shared and self.has_unwritten()
+        self._lagging_for = self._lagging_for + seconds if is_behind else 0.0
         if self._lagging_for > PATIENCE:
             self.give_up_recording()
 
@@ -191,17 +227,16 @@ class Live:
             if not self.is_resumable or self._is_end_written:
                 return
             self.is_resumable = False
-            start = self._written - self._dropped
-            self._records[start:] = [Unrecorded(record.number, record.block) for record in self._records[start:]]
-            self._ring()
+            self._recorded = self._written
+        self._ring()
         self._on_lost_recording(self)
 
     def _drop(self, number: int, most_bytes: int) -> None:
         """Keep no more than so many bytes of the records up to this one."""
         while self._bytes > most_bytes and self._dropped < number:
             half = max(1, (number - self._dropped) // 2)
-            self._bytes -= sum(len(record.block) for record in self._records[:half])
-            del self._records[:half]
+            self._bytes -= sum(map(len, self._blocks[:half]))
+            del self._blocks[:half]
             self._dropped += half
 
     # Readers
@@ -225,12 +260,12 @@ class Live:
             self._taken = max(self._taken, number)
             if not self.is_resumable:
                 self._room.ring()
-            if number < self._dropped:
-                return None
-            shown = self._written if self.is_resumable else self.last
-            return self._records[number - self._dropped : max(0, shown - self._dropped)]
+            return None if number < self._dropped else self._records_after(number, self.shown)
 
     def _ring(self) -> None:
         self._room.ring()
+        self._ring_readers()
+
+    def _ring_readers(self) -> None:
         for bell in list(self._bells):
             bell.ring()

@@ -22,6 +22,7 @@ from flaskstream.resume.report import AnswerReport
 from flaskstream.resume.terms import Terms
 from flaskstream.stats import STATS
 from flaskstream.stores.protocol import RUNNING, Batch, Record, Store, StreamInfo
+from flaskstream.waiting import Turn
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ _EVICTIONS_IN_A_LIFE = 20  # while the retention keeps a stream that has ended
 _UNRECORDED_SECONDS = 2.0
 _EVICT_SECONDS = (1.0, 30.0)  # between two of them, at least and at most
 
-Source = Callable[[], Iterator[Any]]
+Source = Callable[[Turn], Iterator[Any]]
 OnAnswer = Callable[[AnswerReport], Any]
 
 
@@ -65,7 +66,7 @@ class Productions:
 
         Args:
             info: of the stream, which was begun in the store.
-            source: makes the generator of its events, called where that will run.
+            source: makes the generator of its events, called where that will run, with a turn that it may begin.
             is_kept: it was; else the store cannot be asked.
 
         Raises:
@@ -117,10 +118,16 @@ class Productions:
         return bool(found)
 
     def _more(self, live: Live) -> None:
-        if live.is_resumable:
+        if not live.is_resumable:
+            if live.end is not None:
+                self._forget(live)
+        elif live.is_due:
             self._recorder.write(live)
-        elif live.end is not None:
-            self._forget(live)
+
+    def write(self) -> None:
+        """Have written what the store does not have yet, and renew all leases."""
+        for generation in list(self._running.values()):
+            self._recorder.write(generation.live)
 
     def care(self) -> None:
         """Have this process look after what it produces, and after what the store keeps, from now on."""
@@ -144,7 +151,7 @@ class Productions:
         for now in self._rounds(bell):
             if now - renewed_at > self._terms.lease / LOOKS_IN_A_LEASE:
                 renewed_at = now
-                self._renew()
+                self.write()
             self._stop_old_ones(now, min(now - before, _LONGEST_ROUND))
             before = now
 
@@ -157,10 +164,6 @@ class Productions:
             if now - evicted_at > self._evict_seconds:
                 evicted_at = now
                 _attempt(functools.partial(self._store.evict, self._terms.retention))
-
-    def _renew(self) -> None:
-        for generation in list(self._running.values()):
-            self._more(generation.live)
 
     def _stop_those_asked_to(self) -> None:
         if not self._running:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import Callable, Iterator, Sequence
 
@@ -11,8 +12,10 @@ from flaskstream.native import is_patched
 from flaskstream.pump import EndedOtherwise
 from flaskstream.resume import ends
 from flaskstream.resume.ends import RecordedStatus, recorded_failure
+from flaskstream.resume.following import Following
 from flaskstream.resume.live import Live
 from flaskstream.resume.wire import RESET, Delivery
+from flaskstream.signals import NOTHING, Signal
 from flaskstream.sse import Event, to_json
 from flaskstream.stores.protocol import EVICTED, FAILED, RUNNING, STOPPED, Page, Record, Store, StreamInfo
 from flaskstream.waiting import Turn, TurnBell
@@ -105,7 +108,8 @@ class Reader:
 
     def _of_live(self, live: Live) -> Iterator[Record | Together | None]:
         if self._turn is not None and is_patched():
-            self._bell = TurnBell(self._turn)
+            self._bell = bell = TurnBell(self._turn)
+            Following(self._turn, bell, functools.partial(self._now, live)).begin()
         live.attach(self._bell)
         try:
             while self._delivery.end is None:
@@ -122,6 +126,16 @@ class Reader:
             self._bell.close()
         if live.end is not None:
             _raise_unless_done(live.end.state, live.end.failure, self._delivery)
+
+    def _now(self, live: Live) -> Record | Together | Signal | None:
+        """Return what has come, without waiting; `None`: it is not as simple as that."""
+        records = live.after(self._after) if live.end is None else None
+        if not records:
+            return None if records is None else NOTHING
+        if len(records) > 1 and sum(len(record.block) for record in records) > _BLOCK_BYTES:
+            return None
+        self._after = records[-1].number
+        return records[0] if len(records) == 1 else Together(records)
 
     def _older(self, live: Live) -> Sequence[Record]:
         page = self._read() if live.is_resumable else None

@@ -12,8 +12,9 @@ from flaskstream.guard import refusal
 from flaskstream.resume.delivery import ENDPOINT, Deliveries, asked_position, failure, not_found
 from flaskstream.resume.ids import checked_key, checked_stream_id, digest, new_epoch, new_stream_id
 from flaskstream.stores.protocol import NewStream
+from flaskstream.waiting import Turn
 
-Produce = Callable[["dict[str, Any]"], Iterator[Any]]
+Produce = Callable[["dict[str, Any]", Turn], Iterator[Any]]
 
 
 def recorded_chat(deliveries: Deliveries, payload: Callable[[], dict[str, Any]], produce: Produce) -> Callable[[], Any]:
@@ -22,7 +23,7 @@ def recorded_chat(deliveries: Deliveries, payload: Callable[[], dict[str, Any]],
     Args:
         deliveries: gives the stream out.
         payload: returns what the request asks. Raises `ValueError`: it asks nothing.
-        produce: makes the generator of the events of an answer.
+        produce: makes the generator of the events of an answer, given what was asked and a turn that it may begin.
     """
 
     @_with_store
@@ -40,7 +41,7 @@ def recorded_chat(deliveries: Deliveries, payload: Callable[[], dict[str, Any]],
             return refusal(400, "bad_request", str(error))
         is_named = "Idempotency-Key" in request.headers or "X-Stream-Id" in request.headers
         with deliveries.place() as place:
-            begun = deliveries.streams.begin(new, lambda: produce(asked), is_named)
+            begun = deliveries.streams.begin(new, lambda turn: produce(asked, turn), is_named)
             if not begun.is_new and not deliveries.may_have(begun.info):
                 return not_found()
             if begun.info.request != new.request:

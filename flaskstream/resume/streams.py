@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Iterator
 
 from flaskstream.errors import ProducerLost, StoreUnavailable
@@ -63,7 +63,7 @@ class Streams:
 
         Args:
             new: the stream.
-            source: makes the generator of its events, called where that will run.
+            source: makes the generator of its events, called where that will run, with a turn that it may begin.
             is_named: whoever asks may ask again for the same stream, and not for another one.
 
         Raises:
@@ -85,7 +85,7 @@ class Streams:
             if not is_new and self._may_be_asked_again(info, new):
                 self._store.forget(info.stream_id, info.epoch)
                 info, is_new = self._store.begin(new, self._terms.lease)
-            return Begun(info, is_new)
+            return Begun(self._with_what_is_here(info), is_new)
         except StoreUnavailable as error:
             if is_named:
                 raise
@@ -116,7 +116,14 @@ class Streams:
             if not here:
                 raise
             return here[0]
-        return said(self._store, stream_id) if info is not None and lose(self._store, info) else info
+        if info is not None and lose(self._store, info):
+            return said(self._store, stream_id)
+        return None if info is None else self._with_what_is_here(info)
+
+    def _with_what_is_here(self, info: StreamInfo) -> StreamInfo:
+        """Return what is known of a stream, with what readers have before the store where both are in this process."""
+        live = self._here.live(info.epoch)
+        return info if live is None else replace(info, last=max(info.last, live.shown))
 
     def find(self, epoch: str) -> StreamInfo | None:
         """Return what is known of the stream with this epoch; errors as for `info`."""
@@ -127,6 +134,8 @@ class Streams:
     def kept(self) -> Kept | None:
         """Return how much the store keeps; `None`: it cannot be asked."""
         try:
+            if not self._store.shared:
+                self._here.write()
             return self._store.kept()
         except StoreUnavailable:
             return None

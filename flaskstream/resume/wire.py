@@ -58,6 +58,7 @@ class RecordedWire(EventWire):
     ) -> None:
         super().__init__(retry, restart_retry, heartbeat_form)
         self._delivery = delivery
+        self._epoch = delivery.epoch.encode()
         self._has_ids = True
         self._is_lost = False
 
@@ -73,6 +74,10 @@ class RecordedWire(EventWire):
         return source
 
     def frame(self, item: Any) -> bytes:
+        if type(item) is Record and self._retry is None:  # nearly all of them
+            self._delivery.is_first = False
+            self._delivery.sent = item.number
+            return b"id: %b-%d\n%b" % (self._epoch, item.number, item.block)
         if isinstance(item, Event):  # of this delivery, and not of the stream
             return self._block(item)
         retry, self._retry = self._retry, None

@@ -8,7 +8,7 @@ its calls may wait for a disk or a network, and none of them may hold up another
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Protocol, Sequence
+from typing import Callable, NamedTuple, Protocol, Sequence
 
 RUNNING = "running"
 """Its producer goes on."""
@@ -24,8 +24,7 @@ EVICTED = "evicted"
 STATES = (RUNNING, DONE, FAILED, STOPPED, EVICTED)
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """One event.
 
     Attributes:
@@ -146,7 +145,8 @@ class Store(Protocol):
     """
 
     shared: bool
-    """Other processes see what this one writes."""
+    """Other processes see what this one writes. Where they do not, events are read where they are produced, and come
+    here some at a time: what is not here yet is gone with the process, as all that is here is."""
 
     def begin(self, new: NewStream, lease: float) -> tuple[StreamInfo, bool]:
         """Begin a stream unless it, or one with its key, is there; return what is there then, and whether it is new.
