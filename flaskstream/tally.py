@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 from flaskstream.debug import DebugPrinter
 from flaskstream.stats import NOT_COUNTED, STATS, Told
-from flaskstream.wire import PlainToken, PlainTokens, Together, TokenBlock, Wire, describe
+from flaskstream.wire import PlainTokens, Together, Wire, describe
 
 log = logging.getLogger(__name__)
 
@@ -234,7 +234,7 @@ def counted_frame(item: Any, wire: Wire, tally: Tally, printer: DebugPrinter | N
     if kind is Together or (kind is PlainTokens and printer is not None):
         return b"".join([counted_frame(one, wire, tally, printer) for one in item])
     frame = wire.frame(item)
-    if kind is TokenBlock or kind is PlainToken:
+    if kind in wire.single:
         tally.count(frame, 1)
     else:
         tally.count(frame, wire.tokens(item), len(item) if kind is PlainTokens else 1)

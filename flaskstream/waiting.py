@@ -77,20 +77,22 @@ class Waiting:
             outcome = self._hub.switch()
         return outcome
 
-    @property
-    def can_go_by(self) -> bool:
-        """A greenlet waits here, and need not be woken for what `express` does."""
-        return self._waiting is not None and self._express is not None
+    def goes_by(self) -> bool:
+        """Have `express` do what a wait is for, and end the wait if it cannot; return whether there is such a wait.
 
-    def go_by(self) -> None:
-        """Have `express` do what this wait is for; end the wait if it cannot. From this thread, as `rouse`."""
+        From this thread, as `rouse`.
+        """
+        express = self._express
+        if express is None or self._waiting is None:
+            return False
         try:
-            if self._express is not None and self._express():
-                return
+            if express():
+                return True
         except Exception as error:
             self._failure = error
         self._express = None  # until the greenlet has seen to what that could not do
         self.rouse()
+        return True
 
     def rouse(self) -> None:
         """End a wait now. From this thread, be it in the hub or in any greenlet."""
@@ -149,14 +151,13 @@ class Readable(Waiting):
         if self._express is None:
             self._io.start(self._waiting.switch, READY)
         else:
-            self._io.start(self.go_by)
+            self._io.start(self._go_by)
         try:
             return super()._switched()
         finally:
             self._io.stop()
 
-    def go_by(self) -> None:
-        """Do so in the hub, where a wait can be ended without a detour."""
+    def _go_by(self) -> None:
         try:
             if self._express is not None and self._express():
                 return
@@ -245,9 +246,7 @@ class TurnBell:
 
     def ring(self) -> None:
         """Do what the wait is for, or end it: now, or the next one."""
-        if self._waiting.can_go_by:
-            self._waiting.go_by()
-        elif not self._has_rung:
+        if not self._waiting.goes_by() and not self._has_rung:
             self._has_rung = True
             self._waiting.rouse()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import Any, Callable, Iterator, Mapping, Tuple
+from typing import Any, Callable, Collection, Iterator, Mapping, Tuple
 
 from flask import Response
 
@@ -63,6 +63,7 @@ class _WholeWire:
 
     cuts = True
     counted = True
+    single: Collection[type] = ()
     restart = b""
 
     def items(self, source: Iterator[Any]) -> Iterator[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any, Iterator, Protocol, Tuple
+from typing import Any, Collection, Iterator, Protocol, Tuple
 
 from flaskstream.dialects import Dialect
 from flaskstream.errors import FlaskStreamError, InvalidEvent, ShuttingDown
@@ -25,6 +25,9 @@ class Wire(Protocol):
 
     counted: bool
     """It stands in the figures of all workers; a probe's ticks do not, which would falsify those of the answers."""
+
+    single: Collection[type]
+    """The types of items that are one token each: nobody has to ask `tokens`."""
 
     @property
     def restart(self) -> bytes:
@@ -102,6 +105,7 @@ class EventWire:
 
     cuts = False
     counted = True
+    single: Collection[type] = frozenset([PlainToken])
 
     def __init__(
         self, retry: int | None = None, restart_retry: int | None = None, heartbeat_form: str = "comment"
@@ -194,6 +198,7 @@ class FaithfulWire:
 
     cuts = True
     counted = True
+    single: Collection[type] = frozenset([TokenBlock])
     restart = b""
 
     def __init__(self, dialect: Dialect, heartbeat_form: str = "comment") -> None:

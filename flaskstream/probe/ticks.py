@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable, Collection, Iterator, Mapping
 
 from flaskstream.sse import Event, to_json
 from flaskstream.wire import EventWire, describe
@@ -84,6 +84,7 @@ class TickLines:
 
     cuts = True
     counted = False
+    single: Collection[type] = ()
     restart = b""
 
     def __init__(self, data: TickData) -> None:

@@ -130,18 +130,20 @@ class Generation:
         while self.live.is_far_ahead and self._ending is None:
             self.live.wait_for_room(_ROOM_SECONDS)
 
-    def add(self, block: bytes) -> None:
-        """Add what the answer says next, without waiting. Raises `EventTooLarge`: it would fill the store alone."""
-        self.live.add(block)
+    def add(self, block: bytes) -> bool:
+        """Add what the answer says next, without waiting; return whether it goes on, and has room.
+
+        Raises:
+            EventTooLarge: it would fill the store alone.
+        """
+        is_due = self.live.add(block)
         self._bytes += len(block)
         if self._bytes > self._most_bytes:
             raise EventTooLarge(f"expected an answer of at most {self._most_bytes} bytes, got more")
-        self._on_more(self.live)
-
-    @property
-    def can_add(self) -> bool:
-        """It has room, and goes on."""
-        return self._ending is None and not self.live.is_far_ahead
+        if is_due:
+            self._on_more(self.live)
+            return self._ending is None and not self.live.is_far_ahead
+        return self._ending is None
 
 
 class _Adding:
@@ -163,14 +165,12 @@ class _Adding:
             return item is NOTHING
         try:
             if type(item) is PlainToken:
-                self._generation.add(item.encoded())
-            else:
-                for block in encoded(item):
-                    self._generation.add(block)
+                return self._generation.add(item.encoded())
+            can_go_on = [self._generation.add(block) for block in encoded(item)]  # all of them, whatever comes of one
+            return all(can_go_on)
         except Exception as error:
             self._failure = error
             return False
-        return self._generation.can_add
 
     def until(self) -> float:
         until: float = self._turn.lane.gives_up_at

@@ -46,7 +46,9 @@ class Live:
 
     Attributes:
         end: how it ended; `None`: it has not.
+        last: the number of its last record; 0: it has none.
         is_resumable: its records are in the store, or on their way.
+        is_shown_at_once: readers need not wait for the store.
     """
 
     def __init__(
@@ -60,7 +62,9 @@ class Live:
         self.epoch = info.epoch
         self._begun = info
         self.end: End | None = None
+        self.last = 0
         self.is_resumable = is_resumable
+        self.is_shown_at_once = not (is_resumable and is_shared)
         self._is_shared = is_shared
         self.unread_since: float | None = time.monotonic()
         self._on_lost_recording = on_lost_recording
@@ -68,13 +72,14 @@ class Live:
         # done here. It can be taken twice: the collector of garbage may end a reader in the middle of all this.
         self._lock: Any = original("_thread", "RLock")()
         self._blocks: list[bytes] = []  # of the records; these themselves would be work for the collector of garbage
-        self._dropped = 0  # so many of the first records are no longer here
         self._recorded = sys.maxsize if is_resumable else 0  # the number of the last record that ever will be
         self._bytes = 0
         self._written = 0  # the number of the last record that the store has
         self._is_end_written = False
         self._lagging_for = 0.0  # seconds for which the store has been behind
-        self._bells: set[Bell | TurnBell] = set()
+        self._bells: tuple[
+            Bell | TurnBell, ...
+        ] = ()  # another one when it changes: it is gone through without the lock
         self._unwritten_bytes = 0
         self._taken = 0  # the number of the last record that some reader has passed on
         self._room = Bell()
@@ -94,12 +99,14 @@ class Live:
         """Wait until more was written, or read, or for so long."""
         self._room.wait(seconds)
 
-    def add(self, block: bytes) -> None:
-        """Add what the answer says next."""
+    def add(self, block: bytes) -> bool:
+        """Add what the answer says next; return whether the store is due to be told."""
         with self._lock:
             self._add(block)
-        if self._is_shown_at_once:
-            self._ring_readers()
+        if self.is_shown_at_once:
+            for bell in self._bells:
+                bell.ring()
+        return self.is_due
 
     def finish(self, end: End) -> None:
         """Add the end; a second one is none."""
@@ -108,11 +115,12 @@ class Live:
                 return
             self._add(end.block)
             self.end = end
-        if self._is_shown_at_once:
-            self._ring_readers()
+        if self.is_shown_at_once:
+            self._ring()
 
     def _add(self, block: bytes) -> None:
         self._blocks.append(block)
+        self.last += 1
         self._bytes += len(block)
         if self.is_resumable:
             self._unwritten_bytes += len(block)
@@ -120,14 +128,9 @@ class Live:
             self._drop(self.last - 1, UNRECORDED_BYTES)
 
     @property
-    def _is_shown_at_once(self) -> bool:
-        """Whether readers need not wait for the store."""
-        return not self.is_anywhere_else()
-
-    @property
-    def last(self) -> int:
-        """The number of its last record."""
-        return self._dropped + len(self._blocks)
+    def _dropped(self) -> int:
+        """So many of the first records are no longer here."""
+        return self.last - len(self._blocks)
 
     @property
     def events(self) -> int:
@@ -139,9 +142,8 @@ class Live:
     @property
     def is_due(self) -> bool:
         """Whether the store has to have what it does not."""
-        if self._is_shared or self.end is not None:
-            return True
-        return self._unwritten_bytes >= TOGETHER_BYTES or self.last - self._written >= TOGETHER_RECORDS
+        is_much = self.last - self._written >= TOGETHER_RECORDS or self._unwritten_bytes >= TOGETHER_BYTES
+        return is_much or self._is_shared or self.end is not None
 
     def unwritten(self) -> Batch | None:
         """Return what the store does not have yet; `None`: it has all of it, or will never have it."""
@@ -191,7 +193,7 @@ class Live:
     @property
     def shown(self) -> int:
         """The number of the last record that readers may have."""
-        return self.last if self._is_shown_at_once else self._written
+        return self.last if self.is_shown_at_once else self._written
 
     def is_ended_as(self, info: StreamInfo) -> bool:
         """Tell whether the store has exactly this end."""
@@ -216,8 +218,7 @@ class Live:
             seconds: since this was last called, without those in which the process itself stood still: they are not the
                 store's fault, and somebody else may have ended the stream in them.
         """
-        is_behind = self._is_shared and self.has_unwritten()
-        self._lagging_for = self._lagging_for + seconds if is_behind else 0.0
+        self._lagging_for = self._lagging_for + seconds if self.has_unwritten() else 0.0
         if self._lagging_for > PATIENCE:
             self.give_up_recording()
 
@@ -226,7 +227,7 @@ class Live:
         with self._lock:
             if not self.is_resumable or self._is_end_written:
                 return
-            self.is_resumable = False
+            self.is_resumable, self.is_shown_at_once = False, True
             self._recorded = self._written
         self._ring()
         self._on_lost_recording(self)
@@ -237,20 +238,19 @@ class Live:
             half = max(1, (number - self._dropped) // 2)
             self._bytes -= sum(map(len, self._blocks[:half]))
             del self._blocks[:half]
-            self._dropped += half
 
     # Readers
 
     def attach(self, bell: Bell | TurnBell) -> None:
         """Have a reader's bell rung when there is more."""
         with self._lock:
-            self._bells.add(bell)
+            self._bells = (*self._bells, bell)
             self.unread_since = None
 
     def detach(self, bell: Bell | TurnBell) -> None:
         """Have it rung no more."""
         with self._lock:
-            self._bells.discard(bell)
+            self._bells = tuple(one for one in self._bells if one is not bell)
             if not self._bells:
                 self.unread_since = time.monotonic()
 
@@ -262,10 +262,12 @@ class Live:
                 self._room.ring()
             return None if number < self._dropped else self._records_after(number, self.shown)
 
+    def newest(self, number: int) -> Record | None:
+        """Return the record with this number, if it is the last one and recorded, and a reader may have it."""
+        is_it = number == self.last and self.is_shown_at_once and self.is_resumable and self.end is None
+        return Record(number, self._blocks[-1]) if is_it else None
+
     def _ring(self) -> None:
         self._room.ring()
-        self._ring_readers()
-
-    def _ring_readers(self) -> None:
-        for bell in list(self._bells):
+        for bell in self._bells:
             bell.ring()

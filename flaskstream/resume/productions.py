@@ -159,7 +159,7 @@ class Productions:
         evicted_at = time.monotonic()
         for now in self._rounds(bell):
             _attempt(self._stop_those_asked_to)
-            for generation in list(self._running.values()):
+            for generation in [one for one in list(self._running.values()) if one.live.unread_since is not None]:
                 _attempt(functools.partial(self._stop_orphan, generation, now))
             if now - evicted_at > self._evict_seconds:
                 evicted_at = now
@@ -174,7 +174,8 @@ class Productions:
     def _stop_old_ones(self, now: float, passed: float) -> None:
         for generation in list(self._running.values()):
             generation.check_deadline(now)
-            generation.live.spend_patience(passed)
+            if self._store.shared:
+                generation.live.spend_patience(passed)
 
     def _stop_orphan(self, generation: Generation, now: float) -> None:
         if self._is_orphan(generation.live, now):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from typing import Callable, Iterator, Sequence
 
@@ -109,7 +108,7 @@ class Reader:
     def _of_live(self, live: Live) -> Iterator[Record | Together | None]:
         if self._turn is not None and is_patched():
             self._bell = bell = TurnBell(self._turn)
-            Following(self._turn, bell, functools.partial(self._now, live)).begin()
+            Following(self._turn, bell, self._now).begin()
         live.attach(self._bell)
         try:
             while self._delivery.end is None:
@@ -127,8 +126,14 @@ class Reader:
         if live.end is not None:
             _raise_unless_done(live.end.state, live.end.failure, self._delivery)
 
-    def _now(self, live: Live) -> Record | Together | Signal | None:
+    def _now(self) -> Record | Together | Signal | None:
         """Return what has come, without waiting; `None`: it is not as simple as that."""
+        live = self._live
+        assert live is not None
+        record = live.newest(self._after + 1)
+        if record is not None:
+            self._after = record.number
+            return record
         records = live.after(self._after) if live.end is None else None
         if not records:
             return None if records is None else NOTHING

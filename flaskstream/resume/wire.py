@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Collection, Iterator
 
 from flaskstream.resume.ids import event_id, lost_id, start_id
 from flaskstream.sse import Event, encode
@@ -48,6 +48,8 @@ class RecordedWire(EventWire):
         delivery: shared with the reader.
         retry, restart_retry, heartbeat_form: as of `EventWire`.
     """
+
+    single: Collection[type] = frozenset([Record])
 
     def __init__(
         self,
