@@ -11,7 +11,16 @@ from flaskstream.errors import InvalidSetting, MaxDuration, StoreUnavailable
 from flaskstream.interrupt import Bell
 from flaskstream.resume import ends
 from flaskstream.resume.ids import lost_id
-from flaskstream.resume.live import KEPT_BYTES, PATIENCE, ROOM_BYTES, ROOM_RECORDS, UNRECORDED_BYTES, Live
+from flaskstream.resume.live import (
+    KEPT_BYTES,
+    PATIENCE,
+    ROOM_BYTES,
+    ROOM_RECORDS,
+    TOGETHER_BYTES,
+    TOGETHER_RECORDS,
+    UNRECORDED_BYTES,
+    Live,
+)
 from flaskstream.resume.streams import Streams
 from flaskstream.resume.terms import Terms
 from flaskstream.resume.wire import Delivery, RecordedWire, Unrecorded
@@ -47,6 +56,31 @@ def test_readers_may_have_what_is_written(live):
     assert write(live).records == (Record(1, b"one"),)
     assert live.after(0) == [Record(1, b"one")]
     assert live.after(1) == []
+
+
+def test_readers_in_the_only_process_do_not_wait_for_its_store():
+    live = Live(BEGUN, is_shared=False)
+    assert not live.add(b"one") and not live.is_due
+    assert live.after(0) == [Record(1, b"one")] and live.newest(1) == Record(1, b"one") and live.info.last == 1
+    assert live.newest(2) is None and not live.is_far_ahead
+    assert any(live.add(b"more") for _ in range(TOGETHER_RECORDS))
+    assert len(write(live).records) == TOGETHER_RECORDS and not live.is_due
+    assert live.add(b"x" * TOGETHER_BYTES)
+    live.finish(ends.done(0))
+    assert live.is_due and write(live).state == DONE and not live.has_unwritten()
+    assert live.newest(live.last) is None  # a reader has to be told of an end otherwise
+
+
+def test_a_store_of_the_only_process_that_refuses_takes_no_id_back():
+    live = Live(BEGUN, is_shared=False)
+    live.add(b"one")
+    write(live)
+    live.add(b"two")
+    live.give_up_recording()
+    live.add(b"three")
+    assert live.after(0) == [Record(1, b"one"), Unrecorded(2, b"two"), Unrecorded(3, b"three")]
+    assert [type(record) for record in live.after(0)] == [Record, Unrecorded, Unrecorded]
+    assert live.newest(3) is None
 
 
 def test_what_comes_during_a_write_goes_together_in_the_next_one(live):
@@ -93,6 +127,7 @@ def test_a_store_that_is_behind_for_too_long_is_given_up(live, lost):
     assert lost == [live] and not live.is_resumable
     live.add(b"three")
     assert live.after(0) == [Record(1, b"one"), Unrecorded(2, b"two"), Unrecorded(3, b"three")]
+    assert [type(record) for record in live.after(0)] == [Record, Unrecorded, Unrecorded]
     assert live.unwritten() is None
 
 

@@ -75,6 +75,48 @@ CASES = {
         assert now() >= turn.until
         bell.close()
     """,
+    "what a bell's wait goes by is done by whoever rings, until it cannot": """
+        class Express:
+            asked = 0
+            def __call__(self):
+                self.asked += 1
+                return self.asked < 3
+            def until(self):
+                return turn.until
+        turn, express = Turn(), Express()
+        bell = TurnBell(turn)
+        bell.ring()
+        assert not express.asked  # nobody waits
+        bell.wait(30)
+        bell.go_by(express)
+        waiter = gevent.spawn(bell.wait, 30)
+        gevent.sleep(0)
+        for _ in range(5):  # the third one cannot; the greenlet has to see to that before it is asked again
+            bell.ring()
+        assert express.asked == 3 and not waiter.ready()
+        waiter.join(10)
+        assert waiter.ready() and express.asked == 3
+    """,
+    "what it raises is raised where it was waited": """
+        class Express:
+            def __call__(self):
+                raise ValueError("no")
+        bell = TurnBell(Turn())
+        bell.go_by(Express())
+        waiter = gevent.spawn(bell.wait, 30)
+        gevent.sleep(0)
+        bell.ring()
+        waiter.join(10)
+        assert isinstance(waiter.exception, ValueError)
+    """,
+    "a wait that goes by lasts as long as that says": """
+        class Express:
+            at = now() + 0.3
+            def until(self):
+                return self.at
+        waiting, express = Waiting(), Express()
+        assert not waiting.wait(now() + 0.1, express) and now() >= express.at
+    """,
     "a closed one leaves the loop free": """
         readable = Readable(ours.fileno())
         readable.wait(now() + 0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 from flask import Flask, Response, jsonify
 
@@ -22,12 +23,12 @@ def _counted(self):
     return goes_on
 
 
-def create_app():
+def create_app(store=None):
     Express.__call__ = _counted
     app = Flask(__name__)
     upstream = Upstream(os.environ["FLASKSTREAM_UPSTREAM"], idle_timeout=IDLE_SECONDS)
     app.register_blueprint(
-        create_blueprint(upstream, debug=["model"], heartbeat=HEARTBEAT_SECONDS), url_prefix="/stream"
+        create_blueprint(upstream, store, debug=["model", "stats"], heartbeat=HEARTBEAT_SECONDS), url_prefix="/stream"
     )
 
     @app.route("/went")
@@ -35,6 +36,14 @@ def create_app():
         return jsonify(sum(_went))
 
     return app
+
+
+def create_recorded():
+    return create_app("memory:")
+
+
+def create_recorded_on_disk():
+    return create_app(f"sqlite:{tempfile.mkdtemp()}/streams.db")
 
 
 class _InCapitals:
