@@ -10,6 +10,7 @@ itself: `check` and `wait` raise `GeneratorExit` in a thread that was interrupte
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 import time
 from contextlib import suppress
@@ -157,10 +158,16 @@ def _none() -> None:
     """Find no socket."""
 
 
+_RESET_WHEN_CLOSED = struct.pack("ii", 1, 0)
+
+
 def _shut_down(found: Any) -> None:
     if found is not None:
         try:
-            # Below TLS: its own shutdown would change what the other thread is using.
+            # What is read after a shutdown opens no window: an upstream that floods would wait a minute for one, if its
+            # last byte was read and only an end, and no reset, were sent. And all this below TLS: its own shutdown
+            # would change what the other thread is using.
+            socket.socket.setsockopt(found, socket.SOL_SOCKET, socket.SO_LINGER, _RESET_WHEN_CLOSED)
             socket.socket.shutdown(found, socket.SHUT_RDWR)
         except (OSError, TypeError):
             pass  # closed meanwhile, or no socket of the standard library

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import subprocess
 import sys
@@ -254,3 +255,23 @@ def test_a_request_is_not_sent_for_who_has_left_while_the_connection_was_being_m
                 connection.settimeout(PATIENCE)
                 assert connection.recv(65536) == b""
             assert pump.take(PATIENCE) is ENDED
+
+
+def test_an_upstream_that_floods_is_reset_though_all_that_came_was_read():
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        reader = socket.create_connection(listener.getsockname())
+        upstream, _ = listener.accept()
+    with closing(upstream):
+        upstream.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:  # until the window is shut
+                upstream.send(b"x" * 65536)
+        interrupts = Interrupts()
+        interrupts.add(upstream, lambda: reader)
+        interrupts.interrupt()
+        while reader.recv(1 << 20):
+            pass  # as the thread does that finds what has come before its end
+        reader.close()
+        poll = select.poll()
+        poll.register(upstream, 0)  # 0: only a reset
+        assert poll.poll(50)  # ms: without one the kernel asks whether there is room, at first after 200 and ever later
