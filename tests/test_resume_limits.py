@@ -39,7 +39,7 @@ from flaskstream.stores.memory import MemoryStore
 from flaskstream.stores.protocol import STOPPED, NewStream
 from flaskstream.testing import serve
 
-SIZE, COUNT = 1000, 30_000  # of a flood's events
+SIZE, COUNT = 200, 110_000  # of a flood's events
 
 
 def named(prefix):
