@@ -157,7 +157,7 @@ class Readable(Waiting):
         finally:
             self._io.stop()
 
-    def _go_by(self) -> None:
+    def _go_by(self) -> None:  # as `goes_by`; in the hub a wait is ended without a detour
         try:
             if self._express is not None and self._express():
                 return

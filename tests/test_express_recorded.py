@@ -42,6 +42,14 @@ def test_recorded_tokens_go_by_the_greenlets(server: Any, raw_upstream: RawUpstr
     assert sum(gap > SLOW.seconds / 4 for gap in gaps) > len(gaps) / 2
 
 
+def test_tokens_that_came_together_leave_together(server: Any, raw_upstream: RawUpstream) -> None:
+    before, together = went(server), 5
+    steps = [step for _ in WORDS for step in (chunk(said("word") * together), SLOW)]
+    answer = chat(server, spoken(raw_upstream, *steps))
+    assert said_text(answer) == "word" * together * len(WORDS)
+    assert len(WORDS) / 2 <= went(server) - before <= len(WORDS) + 1
+
+
 def test_what_is_unusual_wakes_them_and_nothing_is_lost(server: Any, raw_upstream: RawUpstream) -> None:
     words = [f"{n} ünï 🙂 \n" if n % 3 else f"{n} plain" for n in range(60)]
     steps: list[Any] = []

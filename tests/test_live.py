@@ -71,6 +71,19 @@ def test_readers_in_the_only_process_do_not_wait_for_its_store():
     assert live.newest(live.last) is None  # a reader has to be told of an end otherwise
 
 
+def test_what_is_added_together_rings_once():
+    class Counting(Bell):
+        rung = 0
+
+        def ring(self):
+            self.rung += 1
+
+    live, bell = Live(BEGUN, is_shared=False), Counting()
+    live.attach(bell)
+    live.add(b"one", b"two", b"three")
+    assert bell.rung == 1 and [record.number for record in live.after(0)] == [1, 2, 3]
+
+
 def test_a_store_of_the_only_process_that_refuses_takes_no_id_back():
     live = Live(BEGUN, is_shared=False)
     live.add(b"one")

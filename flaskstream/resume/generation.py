@@ -19,7 +19,7 @@ from flaskstream.resume.terms import Terms
 from flaskstream.signals import NOTHING
 from flaskstream.stream import log_failure
 from flaskstream.waiting import Turn
-from flaskstream.wire import PlainToken, encoded
+from flaskstream.wire import encoded
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ class Generation:
         self._max_duration = terms.max_duration
         self._most_bytes = terms.retention.bytes
         self._bytes = 0
+        self._since_turn = 0  # events, since others had one
         self._deadline = self._began_at + terms.max_duration if terms.max_duration else None
         self._ending: End | None = None
         self._is_advancing = False
@@ -114,30 +115,33 @@ class Generation:
                 for item in items:
                     if self._ending is not None:
                         return
-                    for block in encoded(item):
-                        self._add_in_turn(block)
-                    self._wait_for_room()
+                    self._add_in_turn(encoded(item))
             finally:
                 self._is_advancing = False
 
-    def _add_in_turn(self, block: bytes) -> None:
-        self.add(block)
-        if not self.live.events % _TURN:
-            time.sleep(0)  # an upstream that always has more to say gives nobody else a turn
-        self._wait_for_room()
+    def _add_in_turn(self, blocks: list[bytes]) -> None:
+        for first in range(0, len(blocks), _TURN):
+            together = blocks[first : first + _TURN]
+            self.add(together)
+            self._since_turn += len(together)
+            if self._since_turn >= _TURN:
+                self._since_turn = 0
+                time.sleep(0)  # an upstream that always has more to say gives nobody else a turn
+            self._wait_for_room()
+        self._wait_for_room()  # for what was added while this greenlet was waiting
 
     def _wait_for_room(self) -> None:
         while self.live.is_far_ahead and self._ending is None:
             self.live.wait_for_room(_ROOM_SECONDS)
 
-    def add(self, block: bytes) -> bool:
+    def add(self, blocks: list[bytes]) -> bool:
         """Add what the answer says next, without waiting; return whether it goes on, and has room.
 
         Raises:
             EventTooLarge: it would fill the store alone.
         """
-        is_due = self.live.add(block)
-        self._bytes += len(block)
+        is_due = self.live.add(*blocks)
+        self._bytes += sum(map(len, blocks))
         if self._bytes > self._most_bytes:
             raise EventTooLarge(f"expected an answer of at most {self._most_bytes} bytes, got more")
         if is_due:
@@ -164,10 +168,7 @@ class _Adding:
         if item is None or item is NOTHING:
             return item is NOTHING
         try:
-            if type(item) is PlainToken:
-                return self._generation.add(item.encoded())
-            can_go_on = [self._generation.add(block) for block in encoded(item)]  # all of them, whatever comes of one
-            return all(can_go_on)
+            return self._generation.add(encoded(item))
         except Exception as error:
             self._failure = error
             return False

@@ -99,10 +99,11 @@ class Live:
         """Wait until more was written, or read, or for so long."""
         self._room.wait(seconds)
 
-    def add(self, block: bytes) -> bool:
-        """Add what the answer says next; return whether the store is due to be told."""
+    def add(self, *blocks: bytes) -> bool:
+        """Add what the answer says next, for readers to have together; return whether the store is due to be told."""
         with self._lock:
-            self._add(block)
+            for block in blocks:
+                self._add(block)
         if self.is_shown_at_once:
             for bell in self._bells:
                 bell.ring()

@@ -43,7 +43,10 @@ def create_recorded():
 
 
 def create_recorded_on_disk():
-    return create_app(f"sqlite:{tempfile.mkdtemp()}/streams.db")
+    folder = tempfile.TemporaryDirectory()
+    app = create_app(f"sqlite:{folder.name}/streams.db")
+    app.config["FOLDER"] = folder  # gone with the process
+    return app
 
 
 class _InCapitals:
