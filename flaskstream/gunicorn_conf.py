@@ -120,13 +120,18 @@ preload_app = worker_class == "sync"
 
 
 def post_worker_init(worker: Any) -> None:
-    """Have this worker counted, its open streams end in time when it stops, and the kit's log look like gunicorn's."""
+    """Have this worker counted, its open streams end in time when it stops, and the kit's log look like gunicorn's.
+
+    Its limit of descriptors is raised as far as its connections need it, and as the hard limit lets it.
+    """
     from flaskstream.serving.deploy import watch_worker
+    from flaskstream.serving.room import make_room
     from flaskstream.stats import STATS
 
     STATS.join()
     watch_worker(worker)
     _log_as_gunicorn_does(worker)
+    make_room(worker)
 
 
 def worker_int(worker: Any) -> None:

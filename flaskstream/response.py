@@ -21,6 +21,7 @@ from flaskstream.open_streams import OPEN_STREAMS, Place
 from flaskstream.options import StreamOptions
 from flaskstream.pump import Pump
 from flaskstream.serving.client import client_socket, watch_client
+from flaskstream.serving.room import tell_if_full
 from flaskstream.serving.sending import send_at_once
 from flaskstream.serving.shortcomings import tell_shortcomings
 from flaskstream.signals import Signal
@@ -222,6 +223,7 @@ def start_stream(
         getattr(items, "close", lambda: None)()
         STATS.refused(error.code)
         raise
+    tell_if_full(settings.max_streams)
     try:
         pump = Pump(
             items,
