@@ -13,8 +13,8 @@
 #                      (ARGS=--quick: two minutes; ARGS="--json FILE", --write: into docs/performance.md, --check)
 #   make bench-leaving how soon an upstream is left after its client
 #   make bench-stores  what each store costs for a token beside none, and how soon 10,000 events are read again
-#   make bench-sizing  how many workers and machines so many streams need (ARGS="--streams 10000 --rate 20"), and the same
-#                      machines simulated through a deploy and a loss: python -m bench.simulation (docs/sizing.md)
+#   make bench-sizing  how many workers and machines so many streams need (ARGS="--streams 10000 --rate 20"): docs/sizing.md
+#   make bench-simulation  the same machines simulated through a deploy and a loss
 #   make doctor-table  how often the doctor is right, measured on real proxies for a quarter of an hour: docs/doctor.md
 #   make screenshots   the pictures of the page /compare in docs/: look at them before you keep them
 #   make clean         takes away what the others made
@@ -39,7 +39,7 @@ AT_ONCE = -n 2 --dist loadfile
 NEW_VENV = sh .ci/new-venv
 
 .PHONY: bench doctor-table compare serve serve-broken test lint test-install test-current test-oldest programs soak soak-resume bench-leaving \
-	bench-stores bench-sizing screenshots format clean
+	bench-stores bench-sizing bench-simulation screenshots format clean
 
 compare: $(VENV)/.installed
 	$(VENV)/bin/flaskstream compare $(ARGS)
@@ -107,10 +107,12 @@ bench-stores: $(VENV)/.installed-test
 bench-leaving: $(VENV)/.installed
 	$(VENV)/bin/python -m bench.leaving $(ARGS)
 
-bench-sizing: ARGS ?= --streams 10000
+# The last one of an option given twice is taken.
 bench-sizing: $(VENV)/.installed
-	$(VENV)/bin/python -m bench.sizing $(ARGS)
-	$(VENV)/bin/python -m bench.simulation --check $(ARGS)
+	$(VENV)/bin/python -m bench.sizing --streams 10000 $(ARGS)
+
+bench-simulation: $(VENV)/.installed
+	$(VENV)/bin/python -m bench.simulation --check --streams 10000 $(ARGS)
 
 screenshots: $(VENV)/.installed-test
 	cd tests && $(RUN) ../$(VENV)/bin/python screenshots.py

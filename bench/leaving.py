@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import pathlib
 import platform
 import select
 import socket
@@ -22,7 +23,9 @@ from urllib.parse import urlsplit
 
 import click
 
+from bench.json_file import json_option, write_json
 from bench.percentile import percentile
+from bench.table import grid
 from flaskstream.lab.figures import seconds_text
 from flaskstream.lab.gunicorn import GunicornProcess
 from flaskstream.lab.processes import PACKAGE_ROOT, START_SECONDS, end, environment, first_line
@@ -234,9 +237,7 @@ def machine() -> dict[str, Any]:
 def _table(rows: Sequence[Leaving]) -> str:
     words = {state.name: state.words for state in STATES}
     titles = ("worker", "the stream is", "left by", "streams", "p50", "p99", "max", "never")
-    lines = [titles, *(_cells(row, words[row.state]) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
+    return grid(titles, [_cells(row, words[row.state]) for row in rows])
 
 
 def _cells(row: Leaving, state: str) -> tuple[str, ...]:
@@ -251,14 +252,12 @@ def _text(milliseconds: float | None) -> str:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--streams", default=200, show_default=True, help="How many streams are left for each row.")
 @click.option("--server", "servers", type=click.Choice(list(SERVERS)), multiple=True, help="Default: both.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def main(streams: int, servers: Sequence[str], as_json: bool) -> None:
+@json_option
+def main(streams: int, servers: Sequence[str], json_file: pathlib.Path | None) -> None:
     """Measure how long after its client the upstream of a stream is left."""
     rows = list(measure(servers or list(SERVERS), streams, lambda words: click.echo(words, err=True)))
     about = machine()
-    if as_json:
-        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "machine": about, "rows": list(map(asdict, rows))}))
-        return
+    write_json(json_file, {"schema_version": SCHEMA_VERSION, "machine": about, "rows": list(map(asdict, rows))})
     click.echo("From the client's leaving to the upstream's seeing it:\n")
     click.echo(_table(rows))
     click.echo("\n" + ", ".join(f"{key} {value}" for key, value in about.items()))

@@ -7,6 +7,7 @@ give yours.
 from __future__ import annotations
 
 import pathlib
+import re
 from dataclasses import asdict, fields
 from typing import Any, Sequence
 
@@ -49,19 +50,24 @@ def rows(site: Site, found: Size) -> Sequence[tuple[str, str]]:
 
 
 def site_options(command: Any) -> Any:
-    """Give a command an option for each field of `Site`."""
+    """Give a command an option for each field of `Site`, explained as there."""
+    said = {name: words for names, words in _ATTRIBUTE.findall(Site.__doc__ or "") for name in names.split(", ")}
     for one in reversed(fields(Site)):
         kind = int if one.type == "int" else float
         given = {"required": True} if one.name == "streams" else {"default": one.default, "show_default": True}
-        command = click.option(option_name(one.name), type=kind, **given)(command)
+        words = said[one.name][:1].upper() + said[one.name][1:]
+        command = click.option(option_name(one.name), type=kind, help=words, **given)(command)
     return command
+
+
+_ATTRIBUTE = re.compile(r"^ +([\w, ]+): (.+)$", re.MULTILINE)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @site_options
 @json_option
 def main(json_file: pathlib.Path | None, **given: Any) -> None:
-    """Print what so many streams need, of so many tokens a second; bench/capacity.py says what each option is."""
+    """Print what so many streams need, of so many tokens a second."""
     try:
         site = Site(**given)
         found = size(site)

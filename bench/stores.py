@@ -27,7 +27,9 @@ sys.path.insert(0, str(ROOT / "tests"))
 from redis_server import RedisServer  # noqa: E402 - the tests are no package that is installed
 
 from bench import cpu, leaving  # noqa: E402
+from bench.json_file import json_option, write_json  # noqa: E402
 from bench.percentile import percentile  # noqa: E402
+from bench.table import grid  # noqa: E402
 from flaskstream.doctor.wire import Body, ResponseParser  # noqa: E402
 from flaskstream.lab.figures import seconds_text  # noqa: E402
 from flaskstream.lab.gunicorn import GunicornProcess  # noqa: E402
@@ -292,11 +294,7 @@ def table(rows: Sequence[Row]) -> str:
         "replay",
         "events a second",
     )
-    lines = [titles, *map(_cells, rows)]
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    padded = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines]
-    padded.insert(1, "| " + " | ".join("-" * width for width in widths) + " |")
-    return "\n".join(padded)
+    return grid(titles, list(map(_cells, rows)))
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -314,9 +312,15 @@ def _cells(row: Row) -> tuple[str, ...]:
 @click.option("--rounds", default=3, show_default=True, help="In each of which every store has its turn.")
 @click.option("--replay", default=10_000, show_default=True, help="How many events are read again at once.")
 @click.option("--store", "stores", type=click.Choice(STORES[1:]), multiple=True, help="Default: all.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def main(
-    streams: int, tokens: int, interval_ms: int, rounds: int, replay: int, stores: Sequence[str], as_json: bool
+    streams: int,
+    tokens: int,
+    interval_ms: int,
+    rounds: int,
+    replay: int,
+    stores: Sequence[str],
+    json_file: pathlib.Path | None,
 ) -> None:
     """Measure what a store costs for each token, and how soon events are read again."""
     names = ["none", *(stores or STORES[1:])]
@@ -325,9 +329,7 @@ def main(
     except NoRedis as why:
         raise click.ClickException(f"{why}; leave it out by --store memory --store sqlite") from None
     about = machine()
-    if as_json:
-        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "machine": about, "rows": list(map(asdict, rows))}))
-        return
+    write_json(json_file, {"schema_version": SCHEMA_VERSION, "machine": about, "rows": list(map(asdict, rows))})
     click.echo(f"{streams} streams at once, a token every {interval_ms} ms, {rows[0].tokens} tokens for each store:\n")
     click.echo(table(rows))
     click.echo("\n" + ", ".join(f"{key} {value}" for key, value in about.items()))

@@ -20,8 +20,11 @@ def bench(*arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def said() -> Any:
-    return json.loads(bench("--json", "--store", "memory", "--store", "sqlite"))
+def said(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    file = tmp_path_factory.mktemp("bench") / "figures.json"
+    told = bench("--json", str(file), "--store", "memory", "--store", "sqlite")
+    assert "| --" in told and "processors" in told
+    return json.loads(file.read_text())
 
 
 def test_each_store_is_measured_beside_none(said: Any) -> None:
