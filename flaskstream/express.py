@@ -53,15 +53,20 @@ class Express:
         self._is_gone = False
         self._has_sent = False  # since it was last asked when the greenlet is to be woken
 
-    def __call__(self) -> bool:
+    def go(self) -> bool:
         """Send what has come; return whether the greenlet can wait on. Nothing here waits."""
         item = self._turn.lane.now()
         if item is NOTHING:
             return True
         if item is None:
             return False
-        self._tally.hears()
-        frame = counted_frame(item, self._wire, self._tally)
+        wire, tally = self._wire, self._tally
+        if type(item) in wire.single:  # nearly always
+            frame = wire.frame(item)
+            tally.hears_token(frame)
+        else:
+            tally.hears()
+            frame = counted_frame(item, wire, tally)
         self._has_sent = True
         try:
             self._left = self._outlet.send(frame)

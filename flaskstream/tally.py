@@ -143,6 +143,24 @@ class Tally:
         self._source_gap += now - self.since
         self.since = now
 
+    def hears_token(self, frame: bytes) -> None:
+        """Say the same of a token alone, which is about to leave in this frame; it is counted, too."""
+        now = self._clock()
+        gap = self._source_gap + now - self.since
+        self.since = now
+        if self._client_gap or self._first_token_ms is None or len(self._gaps) + 1 >= _TOLD_TOGETHER:
+            self._source_gap = gap
+            self.count(frame, 1)
+            return
+        self._source_gap = 0.0
+        self._source_wait += gap
+        self._gaps.append(gap)
+        if gap > self._largest_gap:
+            self._largest_gap, self._largest_gap_of = gap, SOURCE
+        self.events += 1
+        self._tokens += 1
+        self._bytes += len(frame)
+
     def count(self, frame: bytes, tokens: int, events: int = 1) -> None:
         """Count an event that is about to leave, or several that came together."""
         source, client = self._source_gap, self._client_gap

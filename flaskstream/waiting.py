@@ -19,7 +19,7 @@ READY, OVER = object(), object()
 class GoesBy(Protocol):
     """What a wait goes by: it does what the greenlet would be woken for, where the loop has found that."""
 
-    def __call__(self) -> bool:
+    def go(self) -> bool:
         """Do it, without waiting for anything; return whether the greenlet can wait on."""
         ...
 
@@ -76,23 +76,6 @@ class Waiting:
         while outcome is not READY and outcome is not OVER:  # somebody else's doing
             outcome = self._hub.switch()
         return outcome
-
-    def goes_by(self) -> bool:
-        """Have `express` do what a wait is for, and end the wait if it cannot; return whether there is such a wait.
-
-        From this thread, as `rouse`.
-        """
-        express = self._express
-        if express is None or self._waiting is None:
-            return False
-        try:
-            if express():
-                return True
-        except Exception as error:
-            self._failure = error
-        self._express = None  # until the greenlet has seen to what that could not do
-        self.rouse()
-        return True
 
     def rouse(self) -> None:
         """End a wait now. From this thread, be it in the hub or in any greenlet."""
@@ -157,9 +140,9 @@ class Readable(Waiting):
         finally:
             self._io.stop()
 
-    def _go_by(self) -> None:  # as `goes_by`; in the hub a wait is ended without a detour
+    def _go_by(self) -> None:  # in the hub a wait is ended without a detour
         try:
-            if self._express is not None and self._express():
+            if self._express is not None and self._express.go():
                 return
         except Exception as error:
             self._failure = error
@@ -226,35 +209,58 @@ class Turn:
             self.end()
 
 
+class _Rung(Waiting):
+    """The same, until it is rung for."""
+
+    __slots__ = ("has_rung",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_rung = False
+
+    def ring(self) -> None:
+        express = self._express
+        if express is not None and self._waiting is not None:
+            try:
+                if express.go():
+                    return
+            except Exception as error:
+                self._failure = error
+            self._express = None  # until the greenlet has seen to what that could not do
+            self.rouse()
+        elif not self.has_rung:
+            self.has_rung = True
+            self.rouse()
+
+
 class TurnBell:
     """A `Bell` at which whoever takes waits, in its turn.
 
     Args:
         turn: begun by this.
+
+    Attributes:
+        ring: does what the wait is for, or ends it: now, or the next one. From this thread, as `Waiting.rouse`.
     """
+
+    __slots__ = ("_express", "_turn", "_waiting", "ring")
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
-        self._waiting = Waiting()
-        self._has_rung = False
+        self._waiting = _Rung()
         self._express: GoesBy | None = None
+        self.ring = self._waiting.ring
         turn.begin(self._waiting)
 
     def go_by(self, express: GoesBy | None) -> None:
         """Have all waits from now on go by this."""
         self._express = express
 
-    def ring(self) -> None:
-        """Do what the wait is for, or end it: now, or the next one."""
-        if not self._waiting.goes_by() and not self._has_rung:
-            self._has_rung = True
-            self._waiting.rouse()
-
     def wait(self, seconds: float) -> None:
         """Wait until it rings, or the turn is over."""
-        if not self._has_rung:
+        if not self._waiting.has_rung:
             self._waiting.wait(min(self._turn.until, time.monotonic() + seconds), self._express)
-        self._has_rung = False
+        self._waiting.has_rung = False
 
     def close(self) -> None:
         """Be done with it."""

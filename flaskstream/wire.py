@@ -78,12 +78,16 @@ class Comments:
         return encode_comment(text, block=is_block)
 
 
+_TOKEN = b'data: {"t":"%b"}\n\n'
+_TO_THE_NEXT = b'"}\n\ndata: {"t":"'
+
+
 class PlainToken(bytes):
     """A token's text, as JSON writes it and any other JSON may hold it: in an event of ours it stands as it is."""
 
     def encoded(self) -> bytes:
         """Return that event, as it goes on the wire."""
-        return b'data: {"t":"%b"}\n\n' % self
+        return _TOKEN % self
 
 
 class PlainTokens(Tuple[PlainToken, ...]):
@@ -91,7 +95,7 @@ class PlainTokens(Tuple[PlainToken, ...]):
 
     def encoded(self) -> bytes:
         """Return their events, as they go on the wire."""
-        return b'data: {"t":"%b"}\n\n' % b'"}\n\ndata: {"t":"'.join(self)
+        return _TOKEN % _TO_THE_NEXT.join(self)
 
 
 class EventWire:
@@ -126,7 +130,7 @@ class EventWire:
     def frame(self, item: Event | PlainToken | PlainTokens) -> bytes:
         if type(item) is PlainToken and self._retry is None:
             self._count += 1
-            return b'data: {"t":"%b"}\n\n' % item
+            return _TOKEN % item
         if isinstance(item, PlainTokens):
             self._count += len(item)
             return item.encoded()
@@ -243,10 +247,10 @@ def as_events(item: Any) -> Event | PlainToken | Together | None:
 
 def encoded(item: Any) -> list[bytes]:
     """Return the events that an item of a source stands for, as they go on the wire; errors as of `as_event`."""
+    if type(item) is PlainToken:
+        return [_TOKEN % item]
     if isinstance(item, (Together, PlainTokens)):
         return [block for one in item for block in encoded(one)]
-    if isinstance(item, PlainToken):
-        return [item.encoded()]
     event = as_event(item)
     return [] if event is None else [encode(event)]
 

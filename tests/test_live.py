@@ -51,7 +51,7 @@ def write(live):
 
 
 def test_readers_may_have_what_is_written(live):
-    live.add(b"one")
+    live.add([b"one"])
     assert live.after(0) == []
     assert write(live).records == (Record(1, b"one"),)
     assert live.after(0) == [Record(1, b"one")]
@@ -60,15 +60,15 @@ def test_readers_may_have_what_is_written(live):
 
 def test_readers_in_the_only_process_do_not_wait_for_its_store():
     live = Live(BEGUN, is_shared=False)
-    assert not live.add(b"one") and not live.is_due
-    assert live.after(0) == [Record(1, b"one")] and live.newest(1) == Record(1, b"one") and live.info.last == 1
-    assert live.newest(2) is None and not live.is_far_ahead
-    assert any(live.add(b"more") for _ in range(TOGETHER_RECORDS))
-    assert len(write(live).records) == TOGETHER_RECORDS and not live.is_due
-    assert live.add(b"x" * TOGETHER_BYTES)
+    assert not live.add([b"one"])
+    assert live.after(0) == [Record(1, b"one")] and live.newest == b"one" and live.info.last == 1
+    assert not live.is_far_ahead
+    assert any(live.add([b"more"]) for _ in range(TOGETHER_RECORDS))
+    assert len(write(live).records) == TOGETHER_RECORDS and not live.add([b"less"])
+    assert live.add([b"x" * TOGETHER_BYTES])
     live.finish(ends.done(0))
-    assert live.is_due and write(live).state == DONE and not live.has_unwritten()
-    assert live.newest(live.last) is None  # a reader has to be told of an end otherwise
+    assert write(live).state == DONE and not live.has_unwritten()
+    assert live.newest is None  # a reader has to be told of an end otherwise
 
 
 def test_what_is_added_together_rings_once():
@@ -80,34 +80,34 @@ def test_what_is_added_together_rings_once():
 
     live, bell = Live(BEGUN, is_shared=False), Counting()
     live.attach(bell)
-    live.add(b"one", b"two", b"three")
+    live.add([b"one", b"two", b"three"])
     assert bell.rung == 1 and [record.number for record in live.after(0)] == [1, 2, 3]
 
 
 def test_a_store_of_the_only_process_that_refuses_takes_no_id_back():
     live = Live(BEGUN, is_shared=False)
-    live.add(b"one")
+    live.add([b"one"])
     write(live)
-    live.add(b"two")
+    live.add([b"two"])
     live.give_up_recording()
-    live.add(b"three")
+    live.add([b"three"])
     assert live.after(0) == [Record(1, b"one"), Unrecorded(2, b"two"), Unrecorded(3, b"three")]
     assert [type(record) for record in live.after(0)] == [Record, Unrecorded, Unrecorded]
-    assert live.newest(3) is None
+    assert live.newest is None
 
 
 def test_what_comes_during_a_write_goes_together_in_the_next_one(live):
-    live.add(b"one")
+    live.add([b"one"])
     batch = live.unwritten()
-    live.add(b"two")
-    live.add(b"three")
+    live.add([b"two"])
+    live.add([b"three"])
     live.written(batch)
     assert [record.number for record in write(live).records] == [2, 3]
     assert not live.has_unwritten()
 
 
 def test_the_end_is_the_last_record_and_the_state_goes_with_it(live):
-    live.add(b"one")
+    live.add([b"one"])
     live.finish(ends.done(1))
     live.finish(ends.stopped(ends.BY_REQUEST))
     batch = write(live)
@@ -121,9 +121,9 @@ def test_a_renewal_of_the_lease_is_a_batch_without_records(live):
 
 
 def test_a_write_that_was_repeated_takes_nothing_back(live):
-    live.add(b"one")
+    live.add([b"one"])
     first = live.unwritten()
-    live.add(b"two")
+    live.add([b"two"])
     second = live.unwritten()
     live.written(second)
     live.written(first)
@@ -131,14 +131,14 @@ def test_a_write_that_was_repeated_takes_nothing_back(live):
 
 
 def test_a_store_that_is_behind_for_too_long_is_given_up(live, lost):
-    live.add(b"one")
+    live.add([b"one"])
     write(live)
-    live.add(b"two")
+    live.add([b"two"])
     live.spend_patience(PATIENCE / 2)
     assert live.is_resumable and not lost
     live.spend_patience(2 * PATIENCE)
     assert lost == [live] and not live.is_resumable
-    live.add(b"three")
+    live.add([b"three"])
     assert live.after(0) == [Record(1, b"one"), Unrecorded(2, b"two"), Unrecorded(3, b"three")]
     assert [type(record) for record in live.after(0)] == [Record, Unrecorded, Unrecorded]
     assert live.unwritten() is None
@@ -174,7 +174,7 @@ def test_the_end_of_what_is_not_recorded_has_the_id_of_an_end():
 def test_old_records_are_kept_in_the_store_alone(live):
     block = b"x" * 1024
     for _ in range(2 * KEPT_BYTES // len(block)):
-        live.add(block)
+        live.add([block])
         write(live)
     assert live.after(0) is None
     assert len(live.after(live.last - 5)) == 5
@@ -184,10 +184,10 @@ def test_what_is_in_no_store_is_kept_for_slow_readers_up_to_a_limit(live):
     live.give_up_recording()
     block = b"x" * (UNRECORDED_BYTES // 8)
     for _ in range(6):
-        live.add(block)
+        live.add([block])
     assert len(live.after(0)) == 6
     for _ in range(6):
-        live.add(block)
+        live.add([block])
     assert live.after(0) is None
     assert live.after(live.last - 1)
 
@@ -196,7 +196,7 @@ def test_readers_are_woken_when_there_is_more(live):
     bell = Bell()
     live.attach(bell)
     assert live.unread_since is None
-    live.add(b"one")
+    live.add([b"one"])
     threading.Timer(0.05, write, [live]).start()
     began = time.monotonic()
     bell.wait(30)
@@ -238,11 +238,11 @@ def test_a_write_whose_answer_got_lost_is_no_failure():
 def test_without_a_store_its_producer_waits_for_the_first_reader(live):
     live.give_up_recording()
     for _ in range(ROOM_RECORDS):
-        live.add(b"x")
+        live.add([b"x"])
     assert live.is_far_ahead
     live.after(1)
     assert not live.is_far_ahead
-    live.add(b"x" * ROOM_BYTES)
+    live.add([b"x" * ROOM_BYTES])
     assert live.is_far_ahead
     live.after(live.last)
     assert not live.is_far_ahead
@@ -250,11 +250,11 @@ def test_without_a_store_its_producer_waits_for_the_first_reader(live):
 
 def test_with_one_it_waits_for_the_store(live):
     for _ in range(ROOM_RECORDS):
-        live.add(b"x")
+        live.add([b"x"])
     assert live.is_far_ahead
     write(live)
     assert not live.is_far_ahead
-    live.add(b"x" * ROOM_BYTES)
+    live.add([b"x" * ROOM_BYTES])
     assert live.is_far_ahead
 
 

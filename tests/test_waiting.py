@@ -78,7 +78,7 @@ CASES = {
     "what a bell's wait goes by is done by whoever rings, until it cannot": """
         class Express:
             asked = 0
-            def __call__(self):
+            def go(self):
                 self.asked += 1
                 return self.asked < 3
             def until(self):
@@ -99,7 +99,7 @@ CASES = {
     """,
     "what it raises is raised where it was waited": """
         class Express:
-            def __call__(self):
+            def go(self):
                 raise ValueError("no")
         bell = TurnBell(Turn())
         bell.go_by(Express())

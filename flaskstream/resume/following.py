@@ -18,6 +18,8 @@ class Following:
         now: returns what it may have by now, `NOTHING`, or `None`: only its generator can tell.
     """
 
+    __slots__ = ("_bell", "_turn", "now")
+
     gives_up_at = math.inf
 
     def __init__(self, turn: Turn, bell: TurnBell, now: Callable[[], Any]) -> None:

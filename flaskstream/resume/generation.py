@@ -39,6 +39,11 @@ class Generation:
         on_end: called once, with the end, how many events came before it, and how many milliseconds all took.
     """
 
+    __slots__ = (
+        *("live", "_ending", "_most_bytes", "_on_more", "_source", "_place", "_on_end", "_began_at", "_max_duration"),
+        *("_since_turn", "_deadline", "_is_advancing", "_interrupt"),
+    )
+
     def __init__(
         self,
         live: Live,
@@ -56,7 +61,6 @@ class Generation:
         self._began_at = time.monotonic()
         self._max_duration = terms.max_duration
         self._most_bytes = terms.retention.bytes
-        self._bytes = 0
         self._since_turn = 0  # events, since others had one
         self._deadline = self._began_at + terms.max_duration if terms.max_duration else None
         self._ending: End | None = None
@@ -82,11 +86,13 @@ class Generation:
         self._place.stream_ended()
         self._place.generator_ended()
 
-    def check_deadline(self, now: float) -> None:
-        """End it if it is too old."""
-        if self._deadline is not None and now > self._deadline:
-            error = MaxDuration(f"expected the end of the answer within {self._max_duration:g} s, got none")
-            self.stop(ends.failed(error, self.live.stream_id))
+    def end_if_too_old(self, now: float) -> bool:
+        """End it if it is too old; return whether it is."""
+        if self._deadline is None or now <= self._deadline:
+            return False
+        error = MaxDuration(f"expected the end of the answer within {self._max_duration:g} s, got none")
+        self.stop(ends.failed(error, self.live.stream_id))
+        return True
 
     def _end_at_deploy(self) -> None:
         error = ShuttingDown("expected the end of the answer in time, got the end of this worker")
@@ -135,19 +141,20 @@ class Generation:
             self.live.wait_for_room(_ROOM_SECONDS)
 
     def add(self, blocks: list[bytes]) -> bool:
-        """Add what the answer says next, without waiting; return whether it goes on, and has room.
+        """Add what the answer says next, without waiting; return whether there is room for more. Raises as `tell`."""
+        return not self.live.add(blocks) or self.tell()
+
+    def tell(self) -> bool:
+        """Have the store told what it is due; return whether there is room for more.
 
         Raises:
             EventTooLarge: it would fill the store alone.
         """
-        is_due = self.live.add(*blocks)
-        self._bytes += sum(map(len, blocks))
-        if self._bytes > self._most_bytes:
+        live = self.live
+        if live.size > self._most_bytes:
             raise EventTooLarge(f"expected an answer of at most {self._most_bytes} bytes, got more")
-        if is_due:
-            self._on_more(self.live)
-            return self._ending is None and not self.live.is_far_ahead
-        return self._ending is None
+        self._on_more(live)
+        return self._ending is None and not live.is_far_ahead
 
 
 class _Adding:
@@ -158,17 +165,20 @@ class _Adding:
         generation: to which it is added.
     """
 
+    __slots__ = ("_failure", "_generation", "_turn")
+
     def __init__(self, turn: Turn, generation: Generation) -> None:
         self._turn = turn
         self._generation = generation
         self._failure: Exception | None = None
 
-    def __call__(self) -> bool:
+    def go(self) -> bool:
         item = self._turn.lane.now()
         if item is None or item is NOTHING:
             return item is NOTHING
+        generation = self._generation
         try:
-            return self._generation.add(encoded(item))
+            return not generation.live.add(encoded(item)) or generation.tell()
         except Exception as error:
             self._failure = error
             return False

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Callable, Sequence
 
 from flaskstream.interrupt import Bell
 from flaskstream.native import original
 from flaskstream.resume.ends import End
-from flaskstream.resume.wire import Unrecorded
-from flaskstream.stores.protocol import RUNNING, Batch, Record, StreamInfo
+from flaskstream.resume.wire import unrecorded_of
+from flaskstream.stores.protocol import RUNNING, Batch, Record, StreamInfo, record_of
 from flaskstream.waiting import TurnBell
 
 PATIENCE = 1.0
@@ -43,13 +44,25 @@ class Live:
         is_resumable: there is a store that begins to keep it.
         is_shared: other processes see what that store keeps; else readers may have what is not there yet.
         on_lost_recording: called once, with this, when the store turns out to be too slow or refuses.
+        most_bytes: that it may have; with more the store is due, and whoever tells it must see to that.
+        unread: holds this while nobody reads it, once somebody has done.
 
     Attributes:
         end: how it ended; `None`: it has not.
         last: the number of its last record; 0: it has none.
+        size: of all its records, in bytes.
+        newest: the block of the last record, for readers that have all before it; `None`: more came with it, it is the
+            end, they have to wait for the store, or it has no id.
         is_resumable: its records are in the store, or on their way.
         is_shown_at_once: readers need not wait for the store.
     """
+
+    __slots__ = (  # see `Tally`
+        *("_lock", "_blocks", "last", "size", "newest", "_shows_newest", "is_shown_at_once", "is_resumable", "_bells"),
+        *("_due_number", "_due_size", "_written", "_written_size", "_taken", "_recorded", "_dropped_size", "_room"),
+        *("end", "stream_id", "epoch", "_begun", "_most_bytes", "_is_shared", "_is_end_written", "_lagging_for"),
+        *("_on_lost_recording", "unread_since", "_unread"),
+    )
 
     def __init__(
         self,
@@ -57,15 +70,21 @@ class Live:
         is_resumable: bool = True,
         is_shared: bool = True,
         on_lost_recording: Callable[[Live], None] = lambda live: None,
+        most_bytes: int = sys.maxsize,
+        unread: set[Live] | None = None,
     ) -> None:
         self.stream_id = info.stream_id
         self.epoch = info.epoch
         self._begun = info
         self.end: End | None = None
-        self.last = 0
+        self.last = self.size = 0
+        self.newest: bytes | None = None
         self.is_resumable = is_resumable
         self.is_shown_at_once = not (is_resumable and is_shared)
+        self._shows_newest = is_resumable and not is_shared
         self._is_shared = is_shared
+        self._most_bytes = most_bytes
+        self._unread = set() if unread is None else unread
         self.unread_since: float | None = time.monotonic()
         self._on_lost_recording = on_lost_recording
         # The kernel thread's: nothing waits in it, so greenlets need none, and gevent's own costs more than what is
@@ -73,16 +92,16 @@ class Live:
         self._lock: Any = original("_thread", "RLock")()
         self._blocks: list[bytes] = []  # of the records; these themselves would be work for the collector of garbage
         self._recorded = sys.maxsize if is_resumable else 0  # the number of the last record that ever will be
-        self._bytes = 0
-        self._written = 0  # the number of the last record that the store has
+        self._dropped_size = 0  # of those of them that are no longer here
+        self._written = self._written_size = 0  # up to the last record that the store has
         self._is_end_written = False
         self._lagging_for = 0.0  # seconds for which the store has been behind
         self._bells: tuple[
             Bell | TurnBell, ...
         ] = ()  # another one when it changes: it is gone through without the lock
-        self._unwritten_bytes = 0
         self._taken = 0  # the number of the last record that some reader has passed on
         self._room = Bell()
+        self._set_due()
 
     # The producer
 
@@ -90,7 +109,7 @@ class Live:
     def is_far_ahead(self) -> bool:
         """Whether its producer has to wait: for the store, or, without one, for the first of its readers."""
         if self.is_resumable:
-            return self.last - self._written >= ROOM_RECORDS or self._unwritten_bytes >= ROOM_BYTES
+            return self.last - self._written >= ROOM_RECORDS or self.size - self._written_size >= ROOM_BYTES
         with self._lock:
             waiting = self._blocks[max(0, self._taken - self._dropped) :]
         return len(waiting) >= ROOM_RECORDS or sum(map(len, waiting)) >= ROOM_BYTES
@@ -99,34 +118,36 @@ class Live:
         """Wait until more was written, or read, or for so long."""
         self._room.wait(seconds)
 
-    def add(self, *blocks: bytes) -> bool:
+    def add(self, blocks: Sequence[bytes]) -> bool:
         """Add what the answer says next, for readers to have together; return whether the store is due to be told."""
+        count = len(blocks)
         with self._lock:
-            for block in blocks:
-                self._add(block)
+            self._blocks += blocks
+            self.last += count
+            if count == 1:
+                self.size += len(blocks[0])
+                self.newest = blocks[0] if self._shows_newest else None
+            else:
+                self.size += sum(map(len, blocks))
+                self.newest = None
+            if not self.is_resumable:
+                self._drop(self.last - 1, UNRECORDED_BYTES)
         if self.is_shown_at_once:
             for bell in self._bells:
                 bell.ring()
-        return self.is_due
+        return self.last >= self._due_number or self.size >= self._due_size
 
     def finish(self, end: End) -> None:
         """Add the end; a second one is none."""
         with self._lock:
             if self.end is not None:
                 return
-            self._add(end.block)
-            self.end = end
+            self._blocks.append(end.block)
+            self.last += 1
+            self.size += len(end.block)
+            self.end, self.newest = end, None
         if self.is_shown_at_once:
             self._ring()
-
-    def _add(self, block: bytes) -> None:
-        self._blocks.append(block)
-        self.last += 1
-        self._bytes += len(block)
-        if self.is_resumable:
-            self._unwritten_bytes += len(block)
-        else:
-            self._drop(self.last - 1, UNRECORDED_BYTES)
 
     @property
     def _dropped(self) -> int:
@@ -140,11 +161,11 @@ class Live:
 
     # The recorder
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the store has to have what it does not."""
-        is_much = self.last - self._written >= TOGETHER_RECORDS or self._unwritten_bytes >= TOGETHER_BYTES
-        return is_much or self._is_shared or self.end is not None
+    def _set_due(self) -> None:
+        """Set from when on the store has to have what it does not."""
+        can_wait = self.is_resumable and not self._is_shared
+        self._due_number = self._written + TOGETHER_RECORDS if can_wait else 0
+        self._due_size = min(self._written_size + TOGETHER_BYTES, self._most_bytes + 1)
 
     def unwritten(self) -> Batch | None:
         """Return what the store does not have yet; `None`: it has all of it, or will never have it."""
@@ -159,20 +180,19 @@ class Live:
     def _records_after(self, number: int, last: int) -> list[Record]:
         """Return the records behind this one, up to that one."""
         blocks = self._blocks[number - self._dropped : max(0, last - self._dropped)]
-        recorded = self._recorded
-        return [
-            Record(number, block) if number <= recorded else Unrecorded(number, block)
-            for number, block in enumerate(blocks, number + 1)
-        ]
+        numbered = enumerate(blocks, number + 1)
+        recorded = map(record_of, islice(numbered, max(0, self._recorded - number)))
+        return [*recorded, *map(unrecorded_of, numbered)]
 
     def written(self, batch: Batch) -> None:
         """Say that the store has these: readers may, too."""
         with self._lock:
             if batch.records:
-                new = [record for record in batch.records if record.number > self._written]
-                self._unwritten_bytes -= sum(len(record.block) for record in new)
+                new = batch.records[max(0, self._written + 1 - batch.records[0].number) :]
+                self._written_size += sum([len(block) for _, block in new])
                 self._written = max(self._written, batch.records[-1].number)
                 self._lagging_for = 0.0
+                self._set_due()
             self._is_end_written = self._is_end_written or batch.state != RUNNING
             self._drop(self._written, KEPT_BYTES)
         if batch.records:
@@ -204,7 +224,7 @@ class Live:
     def confirm_end(self) -> None:
         """Say that the store has all of it."""
         with self._lock:
-            self._written = self.last
+            self._written, self._written_size = self.last, self.size
             self._is_end_written = True
         self._ring()
 
@@ -230,14 +250,16 @@ class Live:
                 return
             self.is_resumable, self.is_shown_at_once = False, True
             self._recorded = self._written
+            self._shows_newest, self.newest = False, None
+            self._set_due()
         self._ring()
         self._on_lost_recording(self)
 
     def _drop(self, number: int, most_bytes: int) -> None:
         """Keep no more than so many bytes of the records up to this one."""
-        while self._bytes > most_bytes and self._dropped < number:
+        while self.size - self._dropped_size > most_bytes and self._dropped < number:
             half = max(1, (number - self._dropped) // 2)
-            self._bytes -= sum(map(len, self._blocks[:half]))
+            self._dropped_size += sum(map(len, self._blocks[:half]))
             del self._blocks[:half]
 
     # Readers
@@ -247,6 +269,7 @@ class Live:
         with self._lock:
             self._bells = (*self._bells, bell)
             self.unread_since = None
+            self._unread.discard(self)
 
     def detach(self, bell: Bell | TurnBell) -> None:
         """Have it rung no more."""
@@ -254,6 +277,7 @@ class Live:
             self._bells = tuple(one for one in self._bells if one is not bell)
             if not self._bells:
                 self.unread_since = time.monotonic()
+                self._unread.add(self)
 
     def after(self, number: int) -> Sequence[Record] | None:
         """Return the records behind this one that a reader may have; `None`: some of them are only in the store."""
@@ -262,11 +286,6 @@ class Live:
             if not self.is_resumable:
                 self._room.ring()
             return None if number < self._dropped else self._records_after(number, self.shown)
-
-    def newest(self, number: int) -> Record | None:
-        """Return the record with this number, if it is the last one and recorded, and a reader may have it."""
-        is_it = number == self.last and self.is_shown_at_once and self.is_resumable and self.end is None
-        return Record(number, self._blocks[-1]) if is_it else None
 
     def _ring(self) -> None:
         self._room.ring()

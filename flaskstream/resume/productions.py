@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 LOOKS_IN_A_LEASE = 4
 """How often a lease is renewed, and looked at, before it is over."""
 
+_TURN = 16  # answers, each with up to `TOGETHER_RECORDS`
 _CARE_SECONDS = 0.05
 _LONGEST_ROUND = 5 * _CARE_SECONDS  # if one took longer, this process has stood still
 _EVICTIONS_IN_A_LIFE = 20  # while the retention keeps a stream that has ended
@@ -55,7 +56,8 @@ class Productions:
         shortest, longest = _EVICT_SECONDS
         self._evict_seconds = max(shortest, min(terms.retention.seconds / _EVICTIONS_IN_A_LIFE, longest))
         self._recorder = Recorder(store, terms.lease, on_refused=self._refused, on_written=self._forget)
-        self._running: dict[str, Generation] = {}  # by epoch
+        self._running: dict[str, Generation] = {}  # by epoch, the oldest first
+        self._unread: set[Live] = set()  # of these, and of some that ended a moment ago
         # Made before gevent may have patched: nothing may wait in it.
         self._lock: Any = original("_thread", "allocate_lock")()
         self._cared_for_in: int | None = None  # a process
@@ -83,10 +85,12 @@ class Productions:
                 _attempt(lambda: self._store.append([batch], self._terms.lease))
             raise
         self.stop(info.stream_id, ends.lost(info.stream_id))  # an older history of it, which its store has lost
-        live = Live(info, is_kept, self._store.shared, self._lost_recording)
+        most = self._terms.retention.bytes
+        live = Live(info, is_kept, self._store.shared, self._lost_recording, most, self._unread)
         report = functools.partial(self._report, info)
         generation = Generation(live, source, place, self._terms, self._more, report)
         self._running[live.epoch] = generation
+        self._unread.add(live)
         STATS.count("produced")
         generation.start()
         for bell in self._bells:
@@ -121,13 +125,15 @@ class Productions:
         if not live.is_resumable:
             if live.end is not None:
                 self._forget(live)
-        elif live.is_due:
+        else:
             self._recorder.write(live)
 
     def write(self) -> None:
-        """Have written what the store does not have yet, and renew all leases."""
-        for generation in list(self._running.values()):
+        """Have written what the store does not have yet, and renew all leases; others have turns meanwhile."""
+        for n, generation in enumerate(list(self._running.values()), 1):
             self._recorder.write(generation.live)
+            if n % _TURN == 0 and not self._store.shared:
+                time.sleep(0)
 
     def care(self) -> None:
         """Have this process look after what it produces, and after what the store keeps, from now on."""
@@ -159,8 +165,8 @@ class Productions:
         evicted_at = time.monotonic()
         for now in self._rounds(bell):
             _attempt(self._stop_those_asked_to)
-            for generation in [one for one in list(self._running.values()) if one.live.unread_since is not None]:
-                _attempt(functools.partial(self._stop_orphan, generation, now))
+            for live in list(self._unread):
+                _attempt(functools.partial(self._stop_orphan, live, now))
             if now - evicted_at > self._evict_seconds:
                 evicted_at = now
                 _attempt(functools.partial(self._store.evict, self._terms.retention))
@@ -172,13 +178,19 @@ class Productions:
             self.stop(stream_id, ends.stopped(ends.BY_REQUEST))
 
     def _stop_old_ones(self, now: float, passed: float) -> None:
-        for generation in list(self._running.values()):
-            generation.check_deadline(now)
-            if self._store.shared:
+        running = list(self._running.values())
+        for generation in running:
+            if not generation.end_if_too_old(now):
+                break  # those behind it are younger
+        if self._store.shared:
+            for generation in running:
                 generation.live.spend_patience(passed)
 
-    def _stop_orphan(self, generation: Generation, now: float) -> None:
-        if self._is_orphan(generation.live, now):
+    def _stop_orphan(self, live: Live, now: float) -> None:
+        generation = self._running.get(live.epoch)
+        if generation is None:
+            self._unread.discard(live)
+        elif self._is_orphan(live, now):
             generation.stop(ends.stopped(ends.NO_READER))
 
     def _is_orphan(self, live: Live, now: float) -> bool:

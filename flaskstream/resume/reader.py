@@ -63,6 +63,11 @@ class Reader:
         turn: begun where all that is waited for happens in this process.
     """
 
+    __slots__ = (
+        *("_live", "_after", "_delivery", "_turn", "_bell", "_store", "_stream_id", "_look", "_touch", "_touched_at"),
+        *("_limit", "_failing_since"),
+    )
+
     def __init__(
         self,
         store: Store,
@@ -126,14 +131,14 @@ class Reader:
         if live.end is not None:
             _raise_unless_done(live.end.state, live.end.failure, self._delivery)
 
-    def _now(self) -> Record | Together | Signal | None:
+    def _now(self) -> Record | bytes | Together | Signal | None:
         """Return what has come, without waiting; `None`: it is not as simple as that."""
         live = self._live
         assert live is not None
-        record = live.newest(self._after + 1)
-        if record is not None:
-            self._after = record.number
-            return record
+        newest, number = live.newest, self._after + 1
+        if newest is not None and number == live.last and self._delivery.sent == self._after:
+            self._after = number
+            return newest
         records = live.after(self._after) if live.end is None else None
         if not records:
             return None if records is None else NOTHING

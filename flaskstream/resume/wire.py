@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Collection, Iterator
 
 from flaskstream.resume.ids import event_id, lost_id, start_id
@@ -20,6 +21,10 @@ class Unrecorded(Record):
     """
 
 
+unrecorded_of: Callable[[tuple[int, bytes]], Unrecorded] = functools.partial(tuple.__new__, Unrecorded)
+"""As `record_of`."""
+
+
 class Delivery:
     """What a reader and its wire tell each other of one delivery.
 
@@ -32,6 +37,8 @@ class Delivery:
         can_go_on: tells whether it can be gone on with when this process has ended.
     """
 
+    __slots__ = ("can_go_on", "end", "epoch", "is_first", "reset", "sent")
+
     def __init__(self, epoch: str) -> None:
         self.epoch = epoch
         self.end: Record | None = None
@@ -42,14 +49,14 @@ class Delivery:
 
 
 class RecordedWire(EventWire):
-    """Records as events with ids, and the end that was recorded.
+    """Records as events with ids, and the end that was recorded. A block alone is that of the next record.
 
     Args:
         delivery: shared with the reader.
         retry, restart_retry, heartbeat_form: as of `EventWire`.
     """
 
-    single: Collection[type] = frozenset([Record])
+    single: Collection[type] = frozenset([Record, bytes])
 
     def __init__(
         self,
@@ -76,17 +83,22 @@ class RecordedWire(EventWire):
         return source
 
     def frame(self, item: Any) -> bytes:
-        if type(item) is Record and self._retry is None:  # nearly all of them
-            self._delivery.is_first = False
-            self._delivery.sent = item.number
-            return b"id: %b-%d\n%b" % (self._epoch, item.number, item.block)
+        delivery = self._delivery
+        kind = type(item)
+        if kind is bytes or kind is Record:  # nearly all of them
+            number, block = (delivery.sent + 1, item) if kind is bytes else item
+            if self._retry is None:
+                delivery.is_first = False
+                delivery.sent = number
+                return b"id: %b-%d\n%b" % (self._epoch, number, block)
+            item = Record(number, block)
         if isinstance(item, Event):  # of this delivery, and not of the stream
             return self._block(item)
         retry, self._retry = self._retry, None
         head = b"" if retry is None else b"retry: %d\n" % retry
         own_id = self._id_of(item)
-        self._delivery.is_first = False
-        self._delivery.sent = item.number
+        delivery.is_first = False
+        delivery.sent = item.number
         if own_id is not None:
             head += b"id: %s\n" % own_id.encode()
         return head + bytes(item.block)

@@ -24,18 +24,19 @@ class GunicornOutlet:
         own: the socket below it that never waits.
     """
 
-    __slots__ = ("_response", "_send", "_sendall")
+    __slots__ = ("_is_chunked", "_response", "_send", "_sendall")
 
     def __init__(self, response: Any, own: Any) -> None:
         self._response = response
+        self._is_chunked = response.chunked
         self._send = own.send
         self._sendall = response.sock.sendall
 
     def send(self, frame: bytes) -> bytes:
         """Send what can be sent without waiting; return what is left. Raises `OSError`."""
-        response = self._response
-        response.sent += len(frame)  # its access log tells that
-        data = b"%X\r\n%b\r\n" % (len(frame), frame) if response.chunked else frame
+        size = len(frame)
+        self._response.sent += size  # its access log tells that
+        data = b"%X\r\n%b\r\n" % (size, frame) if self._is_chunked else frame
         try:
             sent = self._send(data)
         except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Iterable, NamedTuple
+from typing import Collection, NamedTuple
 
 from flaskstream.native import original
 from flaskstream.stats.layout import COUNTERS, ENDS, FIRST_TOKEN, GAP, OPEN, Histogram
@@ -83,7 +83,7 @@ class Stats:
         with self._lock:
             _observe(row, FIRST_TOKEN, milliseconds)
 
-    def told(self, now: Told, before: Told, gaps: Iterable[float]) -> None:
+    def told(self, now: Told, before: Told, gaps: Collection[float]) -> None:
         """Count events that have left.
 
         Args:
@@ -98,8 +98,9 @@ class Stats:
             row[_BYTES] += now.bytes - before.bytes
             row[_SOURCE] += int((now.source_seconds - before.source_seconds) * 1_000_000)
             row[_CLIENT] += int((now.client_seconds - before.client_seconds) * 1_000_000)
+            row[GAP.start] += int(sum(gaps) * 1_000_000)
             for gap in gaps:
-                _observe(row, GAP, gap * 1000)
+                row[GAP.bucket(gap * 1000)] += 1
 
     def _add(self, word: int, number: int) -> None:
         row = self._own_row()
@@ -136,7 +137,7 @@ class NotCounted(Stats):
     def first_token(self, milliseconds: float) -> None:
         pass
 
-    def told(self, now: Told, before: Told, gaps: Iterable[float]) -> None:
+    def told(self, now: Told, before: Told, gaps: Collection[float]) -> None:
         pass
 
 

@@ -15,9 +15,9 @@ from flaskstream.stores.protocol import (
     Kept,
     NewStream,
     Page,
-    Record,
     Retention,
     StreamInfo,
+    record_of,
 )
 from flaskstream.stores.watchers import Watchers
 
@@ -51,10 +51,10 @@ class _Stream:
     def is_asked_to_stop(self) -> bool:
         return self.state == RUNNING and self.stop_requested
 
-    def add(self, block: bytes) -> None:
-        self.blocks.append(block)
-        self.last += 1
-        self.size += len(block)
+    def add(self, blocks: list[bytes]) -> None:
+        self.blocks += blocks
+        self.last += len(blocks)
+        self.size += sum(map(len, blocks))
 
     def become(self, state: str, now: float) -> None:
         self.state = state
@@ -123,7 +123,7 @@ class MemoryStore:
                 return None
             start = max(after, 0)
             blocks = stream.blocks[start : start + max(limit, 0)]
-            records = tuple(Record(number, block) for number, block in enumerate(blocks, start + 1))
+            records = tuple(map(record_of, enumerate(blocks, start + 1)))
             return Page(stream.info(now), records)
 
     def find(self, epoch: str) -> str | None:
@@ -137,7 +137,7 @@ class MemoryStore:
             stream = self._streams.get(stream_id)
             if stream is None or stream.new.epoch != epoch or stream.state != RUNNING or now < stream.held_until:
                 return False
-            stream.add(block)
+            stream.add([block])
             stream.become(FAILED, now)
         self._watchers.notify([stream_id])
         return True
@@ -216,9 +216,9 @@ class MemoryStore:
         stream = self._streams.get(batch.stream_id)
         if stream is None or stream.refuses(batch):
             return False
-        for record in batch.records:
-            if record.number > stream.last:
-                stream.add(record.block)
+        if batch.records:
+            known = max(0, stream.last + 1 - batch.records[0].number)
+            stream.add([block for _, block in batch.records[known:]])
         stream.become(batch.state, now)
         stream.held_until = now + lease
         return True

@@ -8,7 +8,8 @@ its calls may wait for a disk or a network, and none of them may hold up another
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, NamedTuple, Protocol, Sequence
+from functools import partial
+from typing import Callable, NamedTuple, Protocol, Sequence, Tuple, cast
 
 RUNNING = "running"
 """Its producer goes on."""
@@ -35,6 +36,10 @@ class Record(NamedTuple):
 
     number: int
     block: bytes
+
+
+record_of = cast(Callable[[Tuple[int, bytes]], Record], partial(tuple.__new__, Record))
+"""Makes one of both, given as a pair: no function of Python's is called for it, and there is one for each token."""
 
 
 @dataclass(frozen=True)
