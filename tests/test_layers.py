@@ -27,7 +27,7 @@ INPUT_OUTPUT = (
 )
 FLASK = (
     *("contexts", "unbuffered", "response", "guard", "chat_request", "probe.route", "whole_answer", "blueprint"),
-    *("resume.delivery", "resume.routes", "client_js", "compare_page"),
+    *("resume.delivery", "resume.routes", "client_js", "compare_page", "flask_command"),
 )
 SHOW = ("show",)
 PROXIES = ("proxies",)

@@ -1,7 +1,6 @@
 """The `flaskstream` command: parses, calls, prints, and decides on the exit code; it does nothing else.
 
-One file for each command. What a command needs is imported when it runs, so that `flask` (which loads this for every
-command of every app) stays quick.
+One file for each command. What a command needs is imported when it runs, so that `--help` is quick.
 """
 
 from __future__ import annotations
