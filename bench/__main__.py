@@ -34,7 +34,7 @@ _COUNT = click.IntRange(min=1)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--quick", is_flag=True, help="Less exact, in less than two minutes.")
+@click.option("--quick", is_flag=True, help="Less exact, in less than two minutes beside the set-up.")
 @click.option("--only", type=click.Choice(list(CASES)), multiple=True, help="This kind of work; default: all.")
 @click.option("--subject", "subjects", type=click.Choice(list(SUBJECTS)), multiple=True, help="Default: all.")
 @click.option("--streams", type=_COUNT, multiple=True, help="How many at once, where that is varied.")
@@ -90,6 +90,8 @@ def measure(run: Run, names: Sequence[str]) -> dict[str, Any]:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and all servers end too
     began = time.monotonic()
     cases = {name: CASES[name].run(run) for name in names}
+    for name in [name for name, rows in cases.items() if not rows]:
+        run.skip(name, "none of the chosen servers takes part in it")
     return {
         "schema_version": SCHEMA_VERSION,
         "machine": machine(),

@@ -250,7 +250,13 @@ def _text(milliseconds: float | None) -> str:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--streams", default=200, show_default=True, help="How many streams are left for each row.")
+@click.option(
+    "--streams",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    help="How many streams are left for each row.",
+)
 @click.option("--server", "servers", type=click.Choice(list(SERVERS)), multiple=True, help="Default: both.")
 @json_option
 def main(streams: int, servers: Sequence[str], json_file: pathlib.Path | None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ from bench.drive import load_server
 from bench.load import Measured
 from bench.processes import Failed, upstream
 from bench.servers import Server
-from bench.subjects import KIT, SUBJECTS
+from bench.subjects import KIT, SUBJECTS, NotHere
 
 RAMP, WARM_UP = 1.0, 1.0  # seconds
 SAMPLES_A_SECOND = 399
@@ -86,15 +87,22 @@ def _shares(path: str) -> Iterator[tuple[float, str]]:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--subject", default=KIT, type=click.Choice(list(SUBJECTS)), help="Which server.")
-@click.option("--streams", default=300, help="How many at once.")
-@click.option("--seconds", default=5.0, help="For which it is watched.")
+@click.option("--streams", type=click.IntRange(min=1), default=300, show_default=True, help="How many at once.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=1), default=5.0, show_default=True, help="For which it is watched."
+)
 def main(subject: str, streams: int, seconds: float) -> None:
     """Say where the time of a server goes."""
     if sys.version_info < (3, 12):
         raise click.ClickException(f"expected Python 3.12 or later, got {sys.version.split()[0]}")
+    if shutil.which("perf") is None:
+        raise click.ClickException("expected the program perf (on Debian: apt-get install linux-perf), found none")
     os.environ["PYTHONPERFSUPPORT"] = "1"
-    with upstream() as (url, pid), Server(SUBJECTS[subject], url) as server:
-        measured, shares = profile(server, pid, streams, seconds)
+    try:
+        with upstream() as (url, pid), Server(SUBJECTS[subject], url) as server:
+            measured, shares = profile(server, pid, streams, seconds)
+    except (Failed, NotHere) as why:
+        raise click.ClickException(str(why)) from None
     each = measured.cpu["server"] / measured.tokens * 1e6
     click.echo(f"{subject}, {streams} streams: {each:.1f} us for a token (with perf's own work)")
     for percent, name in shares:

@@ -24,7 +24,7 @@ import click
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from redis_server import RedisServer  # noqa: E402 - the tests are no package that is installed
+from redis_server import NoRedis, RedisServer  # noqa: E402 - the tests are no package that is installed
 
 from bench import cpu, leaving  # noqa: E402
 from bench.json_file import json_option, write_json  # noqa: E402
@@ -37,6 +37,8 @@ from flaskstream.lab.model.script import Script  # noqa: E402
 from flaskstream.lab.processes import ModelProcess  # noqa: E402
 
 SCHEMA_VERSION = 1
+
+COUNT = click.IntRange(min=1)
 
 STORES = ("none", "memory", "sqlite", "redis")
 
@@ -100,10 +102,6 @@ class Subject:
     store_cpu: float = 0.0
 
 
-class NoRedis(Exception):
-    """There is no Redis here; says what is missing."""
-
-
 class Reader:
     """One client of one answer: it notes when each event came."""
 
@@ -148,22 +146,13 @@ def subjects(names: Sequence[str], model: ModelProcess) -> Iterator[list[Subject
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-stores-"))
         found = []
         for name in names:
-            redis = stack.enter_context(contextlib.closing(_redis())) if name == "redis" else None
+            redis = stack.enter_context(contextlib.closing(RedisServer())) if name == "redis" else None
             url = {"none": "", "memory": "memory:", "sqlite": f"sqlite:{folder}/streams.db"}.get(name, "")
             settings = {"upstream": model.url, "store": redis.url if redis else url, "debug_print": "0"}
             server = stack.enter_context(GunicornProcess(settings))
             server.wait_until_it_answers()
             found.append(Subject(name, server, redis.pid if redis else None))
         yield found
-
-
-def _redis() -> RedisServer:
-    import pytest
-
-    try:
-        return RedisServer()
-    except pytest.skip.Exception as why:
-        raise NoRedis(str(why)) from None
 
 
 def measure(
@@ -306,11 +295,13 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--streams", default=50, show_default=True, help="How many at once.")
-@click.option("--tokens", default=100, show_default=True, help="Of each stream.")
-@click.option("--interval", "interval_ms", default=50, show_default=True, help="Milliseconds between two of them.")
-@click.option("--rounds", default=3, show_default=True, help="In each of which every store has its turn.")
-@click.option("--replay", default=10_000, show_default=True, help="How many events are read again at once.")
+@click.option("--streams", type=COUNT, default=50, show_default=True, help="How many at once.")
+@click.option("--tokens", type=COUNT, default=100, show_default=True, help="Of each stream.")
+@click.option(
+    "--interval", "interval_ms", type=COUNT, default=50, show_default=True, help="Milliseconds between two of them."
+)
+@click.option("--rounds", type=COUNT, default=3, show_default=True, help="In each of which every store has its turn.")
+@click.option("--replay", type=COUNT, default=10_000, show_default=True, help="How many events are read again at once.")
 @click.option("--store", "stores", type=click.Choice(STORES[1:]), multiple=True, help="Default: all.")
 @json_option
 def main(

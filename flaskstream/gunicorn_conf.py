@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from flaskstream.errors import InvalidSetting
-from flaskstream.settings import Settings
+from flaskstream.settings import PREFIX, Settings, unread
 
 
 def _refuse_late_patching() -> None:
@@ -132,6 +132,11 @@ def post_worker_init(worker: Any) -> None:
     watch_worker(worker)
     _log_as_gunicorn_does(worker)
     make_room(worker)
+    for variable in unread(sys.modules):
+        logging.getLogger(__name__).warning(
+            "%s: only the app of wsgi.py reads it, and this is another one: give create_blueprint the argument %s",
+            *(variable, variable[len(PREFIX) :].lower()),
+        )
 
 
 def worker_int(worker: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from typing import Callable, Mapping
+from typing import Callable, Collection, Mapping
 from urllib.parse import urlsplit
 
 from flaskstream.errors import InvalidSetting
@@ -79,6 +79,19 @@ class Settings:
         if values.get("faults") and values.setdefault("mode", "broken") == "fixed":
             raise InvalidSetting(f"{PREFIX}FAULTS: expected none in the fixed mode, got {values['faults']!r}")
         return cls(**values)  # type: ignore[arg-type]
+
+
+OF_THE_DEMONSTRATION = (
+    *("heartbeat", "status_grace", "idle_timeout", "max_duration", "max_streams", "orphan_timeout", "debug_print"),
+)
+"""What the blueprint takes as arguments, and no app of one's own is likely to read from this environment."""
+
+
+def unread(modules: Collection[str], environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return the variables that only the app of `wsgi.py` reads, where that is not among the modules of a process."""
+    environ = os.environ if environ is None else environ
+    variables = [PREFIX + name.upper() for name in OF_THE_DEMONSTRATION]
+    return [] if "flaskstream.app" in modules else [name for name in variables if environ.get(name, "").strip()]
 
 
 def _text(variable: str, raw: str) -> str:

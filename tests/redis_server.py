@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -11,12 +12,21 @@ import tempfile
 import time
 from typing import Any
 
-import pytest
+try:
+    from pytest import skip
+
+    _Missing = skip.Exception
+except ImportError:  # the bench starts one too
+    _Missing = Exception
 
 PROGRAMS = ("redis-server", "valkey-server")
 FOLDERS = os.pathsep.join((os.environ.get("PATH", ""), "/usr/bin", "/usr/local/bin", "/usr/sbin"))
 START_SECONDS = 20.0
 """How long it may take to its first answer, on a machine that is busy with others."""
+
+
+class NoRedis(_Missing):
+    """There is none on this machine; says what is missing. A test is skipped by it."""
 
 
 class RedisServer:
@@ -28,13 +38,17 @@ class RedisServer:
     Attributes:
         port: where it listens, also after a restart.
         url: what `open_store` takes.
+
+    Raises:
+        NoRedis: there is none.
     """
 
     def __init__(self, **options: str) -> None:
-        pytest.importorskip("redis", reason="the package redis is not installed")
+        if importlib.util.find_spec("redis") is None:
+            raise NoRedis("the package redis is not installed")
         programs = [found for found in (shutil.which(name, path=FOLDERS) for name in PROGRAMS) if found]
         if not programs:
-            pytest.skip("needs redis-server (on Debian: apt-get install redis-server)")
+            raise NoRedis("needs redis-server (on Debian: apt-get install redis-server)")
         self.folder = tempfile.mkdtemp(prefix="redis-")
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
@@ -62,7 +76,7 @@ class RedisServer:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 said = self.log()
                 self.close()
-                pytest.fail(f"redis-server did not answer: {said}")
+                raise AssertionError(f"redis-server did not answer: {said}")
             time.sleep(0.02)
 
     def kill(self) -> None:

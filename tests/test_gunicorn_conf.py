@@ -236,3 +236,11 @@ def test_an_app_that_cannot_be_loaded_ends_gunicorn(tmp_path, model):
 def test_the_broken_mode_runs_the_sync_worker(model):
     with serving({"upstream": model.url, "mode": "broken"}, **OURS) as server:
         assert "Using worker: sync" in server.errors()
+
+
+def test_a_variable_that_only_the_demonstration_reads_is_told_in_another_app(model):
+    settings = {"upstream": model.url, "max_streams": "3"}
+    with serving(settings, app="apps.express:create_app()", folder=str(ROOT / "tests")) as server:
+        assert "FLASKSTREAM_MAX_STREAMS: only the app of wsgi.py reads it" in server.errors()
+    with serving(settings) as server:
+        assert "only the app of wsgi.py" not in server.errors()

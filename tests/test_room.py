@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import resource
+import subprocess
+import sys
 import time
 
 import pytest
@@ -77,3 +80,37 @@ def test_a_worker_whose_streams_have_taken_all_connections_says_so_once(model, m
             assert server.errors().count("all 4 connections of this worker are taken by streams") == 1
         else:
             assert fourth.status == 503
+
+
+WITHOUT_A_DESCRIPTOR = """
+import os, resource, sys
+from flaskstream import Upstream
+from flaskstream.relay import Relay
+from flaskstream.errors import TooManyStreams
+
+relay = Relay(Upstream(sys.argv[1]))
+question = {"model": "tick?tokens=2", "messages": [{"role": "user", "content": "hello"}]}
+list(relay.tokens(question))  # imports what it needs
+relay = Relay(Upstream(sys.argv[1]))  # without a connection
+next_one = os.dup(0)
+resource.setrlimit(resource.RLIMIT_NOFILE, (next_one, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+os.close(next_one)
+held = []
+try:
+    while True:
+        held.append(os.dup(0))
+except OSError:
+    pass
+try:
+    list(relay.tokens(question))
+except TooManyStreams as error:
+    print(error.status, error)
+"""
+
+
+def test_a_process_without_a_descriptor_does_not_blame_the_upstream(model):
+    command = [sys.executable, "-W", "ignore", "-c", WITHOUT_A_DESCRIPTOR, model.url]
+    environ = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).resolve().parent.parent)}
+    done = subprocess.run(command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    assert done.stdout.startswith(b"503 expected a descriptor"), done.stderr.decode()
+    assert [request["ended"] for request in model.requests()][1:] == []

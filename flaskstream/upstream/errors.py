@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import socket
 import ssl
@@ -15,6 +16,7 @@ import urllib3
 from flaskstream.errors import (
     FlaskStreamError,
     IdleTimeout,
+    TooManyStreams,
     UpstreamError,
     UpstreamRefused,
     UpstreamTimeout,
@@ -38,9 +40,12 @@ _OTHERS = (
 )
 
 
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
+
+
 @contextlib.contextmanager
 def translated_errors(before_head: bool, asked: str = "") -> Iterator[None]:
-    """Raise `UpstreamError` for whatever the HTTP libraries raise in this block.
+    """Raise `UpstreamError` for whatever the HTTP libraries raise in this block; for what is our own fault, our own.
 
     Their messages hold addresses and paths, which stay in the log as the `__cause__`.
 
@@ -56,13 +61,16 @@ def translated_errors(before_head: bool, asked: str = "") -> Iterator[None]:
         translated = translate(error, before_head)
         if translated is None:
             raise
-        translated.asked = asked
+        if isinstance(translated, UpstreamError):
+            translated.asked = asked
         raise translated from error
 
 
-def translate(error: Exception, before_head: bool) -> UpstreamError | None:
+def translate(error: Exception, before_head: bool) -> FlaskStreamError | None:
     """Return what an error means; `None` if it is not the upstream's, but a mistake in a program."""
     causes = list(_causes(error))
+    if any(isinstance(cause, OSError) and cause.errno in _NO_DESCRIPTOR for cause in causes):
+        return TooManyStreams("expected a descriptor for a connection to the upstream, got none: raise LimitNOFILE")
     name = type(causes[-1]).__name__
     if any(_is_timeout(cause) for cause in causes):
         timeout = UpstreamTimeout if before_head else IdleTimeout
