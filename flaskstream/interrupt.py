@@ -133,6 +133,9 @@ class Bell:
             with suppress(RuntimeError):  # it is free by now
                 self._lock.release()
 
+    rouse = ring
+    """There is no other way here: see `flaskstream.waiting.TurnBell`."""
+
     def wait(self, seconds: float) -> None:
         """Wait until it rings, or for so long; raise `GeneratorExit` as soon as this thread's stream is closed."""
         interrupts = getattr(_here, "interrupts", None)

@@ -232,6 +232,12 @@ class _Rung(Waiting):
             self.has_rung = True
             self.rouse()
 
+    def ring_later(self) -> None:
+        self._express = None
+        if not self.has_rung:
+            self.has_rung = True
+            self.rouse()
+
 
 class TurnBell:
     """A `Bell` at which whoever takes waits, in its turn.
@@ -241,15 +247,16 @@ class TurnBell:
 
     Attributes:
         ring: does what the wait is for, or ends it: now, or the next one. From this thread, as `Waiting.rouse`.
+        rouse: ends the wait in any case, so that its greenlet does that in a turn of its own.
     """
 
-    __slots__ = ("_express", "_turn", "_waiting", "ring")
+    __slots__ = ("_express", "_turn", "_waiting", "ring", "rouse")
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
         self._waiting = _Rung()
         self._express: GoesBy | None = None
-        self.ring = self._waiting.ring
+        self.ring, self.rouse = self._waiting.ring, self._waiting.ring_later
         turn.begin(self._waiting)
 
     def go_by(self, express: GoesBy | None) -> None:

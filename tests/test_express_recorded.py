@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Iterator
 from urllib.parse import urlsplit
@@ -12,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 from answer_vectors import said
-from apps.express import HEARTBEAT_SECONDS
+from apps.express import HEARTBEAT_SECONDS, LONG_SECONDS
 from raw_upstream import Pause, RawUpstream, chunk
 from recorded import CHAT, ask, follow, names, numbers, said_text, wait_until
 from relay_client import chat, post
@@ -21,7 +22,9 @@ from test_express import SLOW, TICK, WORDS, running, spoken, ticking, went
 from flaskstream.doctor.measure import record
 
 
-@pytest.fixture(scope="module", params=["create_recorded", "create_recorded_on_disk"])
+@pytest.fixture(
+    scope="module", params=["create_recorded", "create_recorded_on_disk", "create_recorded_by_one_that_waits"]
+)
 def server(request: Any, raw_upstream: RawUpstream) -> Iterator[Any]:
     with running(raw_upstream, request.param) as process:
         process.wait_until_it_answers()
@@ -114,3 +117,19 @@ def test_a_client_that_reads_nothing_for_a_while_gets_every_byte(server: Any, ra
     assert [json.loads(block.partition(b"data: ")[2])["t"] for block in tokens] == WORDS + words
     ids = [int(block.partition(b"id: ")[2].partition(b"\n")[0].rpartition(b"-")[2]) for block in tokens]
     assert ids == list(range(1, len(tokens) + 1))
+
+
+@pytest.mark.parametrize("factory", ["create_unrecorded", "create_recorded_for_long"])
+def test_more_than_there_is_room_for_at_once_waits_for_no_heartbeat_and_no_lease(
+    raw_upstream: RawUpstream, factory: str
+) -> None:
+    burst, large = said("x") * 1400, said("y" * 300_000)
+    steps = (*ticking(*WORDS), chunk(burst), *ticking(*WORDS), chunk(large), *ticking(*WORDS))
+    with running(raw_upstream, factory) as server:
+        server.wait_until_it_answers()
+        began = time.monotonic()
+        answer = chat(server, spoken(raw_upstream, *steps))
+        assert time.monotonic() - began < LONG_SECONDS / 2
+        server.kill()
+    words = "".join(WORDS)
+    assert said_text(answer) == words + "x" * 1400 + words + "y" * 300_000 + words and not answer.comments

@@ -21,12 +21,15 @@ from flaskstream.resume.live import (
     UNRECORDED_BYTES,
     Live,
 )
+from flaskstream.resume.reader import Reader
+from flaskstream.resume.recorder import Recorder
 from flaskstream.resume.streams import Streams
-from flaskstream.resume.terms import Terms
+from flaskstream.resume.terms import SHORTEST_LEASE, Terms
 from flaskstream.resume.wire import Delivery, RecordedWire, Unrecorded
 from flaskstream.sse import Decoder
 from flaskstream.stores.memory import MemoryStore
-from flaskstream.stores.protocol import DONE, RUNNING, Batch, NewStream, Record, StreamInfo
+from flaskstream.stores.protocol import DONE, RUNNING, Batch, NewStream, Record, StreamInfo, is_instant
+from flaskstream.waiting import Turn
 from flaskstream.wire import Together
 
 BEGUN = StreamInfo("a-stream", "0123456789abcdef0123", None, "", RUNNING, 0, True, False, 0.0)
@@ -59,7 +62,7 @@ def test_readers_may_have_what_is_written(live):
 
 
 def test_readers_in_the_only_process_do_not_wait_for_its_store():
-    live = Live(BEGUN, is_shared=False)
+    live = Live(BEGUN, is_shared=False, is_instant=True)
     assert not live.add([b"one"])
     assert live.after(0) == [Record(1, b"one")] and live.newest == b"one" and live.info.last == 1
     assert not live.is_far_ahead
@@ -78,14 +81,67 @@ def test_what_is_added_together_rings_once():
         def ring(self):
             self.rung += 1
 
-    live, bell = Live(BEGUN, is_shared=False), Counting()
+    live, bell = Live(BEGUN, is_shared=False, is_instant=True), Counting()
     live.attach(bell)
     live.add([b"one", b"two", b"three"])
     assert bell.rung == 1 and [record.number for record in live.after(0)] == [1, 2, 3]
 
 
+def test_many_readers_have_turns_of_their_own_where_serving_all_at_once_takes_long():
+    class Counting(Bell):
+        rung = roused = 0
+
+        def ring(self):
+            self.rung += 1
+
+        def rouse(self):
+            self.roused += 1
+
+    live = Live(BEGUN, is_shared=False, is_instant=True)
+    bells = [Counting() for _ in range(60)]
+    for bell in bells:
+        live.attach(bell)
+    live.add([b"one"])
+    live.add([b"some"] * 20)
+    assert {(bell.rung, bell.roused) for bell in bells} == {(2, 0)}
+    live.add([b"many"] * 32)
+    assert {(bell.rung, bell.roused) for bell in bells} == {(2, 1)}
+
+
+def test_what_is_read_from_memory_lets_its_producer_go_on(live):
+    live.give_up_recording()
+    for _ in range(ROOM_RECORDS):
+        live.add([b"x"])
+    assert live.is_far_ahead
+    live.passed(live.last)
+    assert not live.is_far_ahead
+
+
+def test_a_reader_that_takes_without_waiting_says_so(live):
+    live.give_up_recording()
+    reader = Reader(MemoryStore(), live, BEGUN.stream_id, 0, Delivery(BEGUN.epoch), 1.0, 1.0, Turn())
+    live.add([b"x"] * ROOM_RECORDS)
+    assert live.is_far_ahead
+    assert len(reader._now()) == ROOM_RECORDS
+    assert not live.is_far_ahead
+
+
+def test_an_instant_store_has_all_of_what_is_written_however_much_it_is():
+    store = MemoryStore()
+    info, _ = store.begin(NewStream(BEGUN.stream_id, BEGUN.epoch), 60.0)
+    live = Live(info, is_shared=False, is_instant=True)
+    live.add([b"x"] * 2500)
+    Recorder(store, 60.0, lambda live: None, lambda live: None).write(live)
+    assert not live.has_unwritten() and store.read(BEGUN.stream_id, 2490, 100).records[-1] == Record(2500, b"x")
+
+
+def test_a_store_is_instant_by_its_own_word_alone():
+    assert is_instant(MemoryStore())
+    assert not is_instant(LosesAnswers()) and not is_instant(type("Derived", (MemoryStore,), {})())
+
+
 def test_a_store_of_the_only_process_that_refuses_takes_no_id_back():
-    live = Live(BEGUN, is_shared=False)
+    live = Live(BEGUN, is_shared=False, is_instant=True)
     live.add([b"one"])
     write(live)
     live.add([b"two"])
@@ -284,3 +340,42 @@ def test_an_answer_that_failed_otherwise_is_never_produced_anew():
 def test_another_policy_is_refused():
     with pytest.raises(InvalidSetting, match="restart: expected one of error, resume, got 'always'"):
         Terms(restart="always")
+
+
+class Locked(MemoryStore):
+    """A store that takes nothing for a while."""
+
+    shared = True
+
+    def __init__(self):
+        super().__init__()
+        self.is_free = threading.Event()
+        self.is_free.set()
+
+    def append(self, batches, lease):
+        assert self.is_free.wait(60)
+        return super().append(batches, lease)
+
+
+def test_an_answer_that_goes_on_without_its_store_is_not_ended_when_that_has_taken_it_for_lost():
+    store, goes_on, ended = Locked(), threading.Event(), []
+    streams = Streams(store, Terms(lease=SHORTEST_LEASE), ended.append)
+
+    def answer(turn):
+        yield "one"
+        assert goes_on.wait(60)
+        store.is_free.clear()
+        yield "two"
+        while live.is_resumable or not store.lose("a" * 32, "0" * 20, ends.lost("a" * 32).block):
+            time.sleep(0.01)
+        store.is_free.set()  # to refuse what has waited there
+        time.sleep(0.3)
+        yield "three"
+
+    begun = streams.begin(NewStream("a" * 32, "0" * 20), answer)
+    live = streams._here.live(begun.info.epoch)
+    goes_on.set()
+    until = time.monotonic() + 30
+    while not ended and time.monotonic() < until:
+        time.sleep(0.01)
+    assert [(report.state, report.events) for report in ended] == [(DONE, 3)]

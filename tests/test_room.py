@@ -86,12 +86,14 @@ WITHOUT_A_DESCRIPTOR = """
 import os, resource, sys
 from flaskstream import Upstream
 from flaskstream.relay import Relay
-from flaskstream.errors import TooManyStreams
+from flaskstream.errors import TooManyStreams, UpstreamRefused
 
 relay = Relay(Upstream(sys.argv[1]))
 question = {"model": "tick?tokens=2", "messages": [{"role": "user", "content": "hello"}]}
-list(relay.tokens(question))  # imports what it needs
-relay = Relay(Upstream(sys.argv[1]))  # without a connection
+try:
+    list(Relay(Upstream("http://127.0.0.1:9/v1", retries=0)).tokens(question))  # imports what it needs
+except UpstreamRefused:
+    pass
 next_one = os.dup(0)
 resource.setrlimit(resource.RLIMIT_NOFILE, (next_one, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 os.close(next_one)

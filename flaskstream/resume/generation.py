@@ -121,11 +121,12 @@ class Generation:
                 for item in items:
                     if self._ending is not None:
                         return
-                    self._add_in_turn(encoded(item))
+                    self.add_in_turn(encoded(item))
             finally:
                 self._is_advancing = False
 
-    def _add_in_turn(self, blocks: list[bytes]) -> None:
+    def add_in_turn(self, blocks: list[bytes]) -> None:
+        """Add what the answer says next, some at a time: others have turns, and it waits for room. Raises as `tell`."""
         for first in range(0, len(blocks), _TURN):
             together = blocks[first : first + _TURN]
             self.add(together)
@@ -165,12 +166,13 @@ class _Adding:
         generation: to which it is added.
     """
 
-    __slots__ = ("_failure", "_generation", "_turn")
+    __slots__ = ("_failure", "_generation", "_left", "_turn")
 
     def __init__(self, turn: Turn, generation: Generation) -> None:
         self._turn = turn
         self._generation = generation
         self._failure: Exception | None = None
+        self._left: list[bytes] = []  # more than others should wait for
 
     def go(self) -> bool:
         item = self._turn.lane.now()
@@ -178,7 +180,11 @@ class _Adding:
             return item is NOTHING
         generation = self._generation
         try:
-            return not generation.live.add(encoded(item)) or generation.tell()
+            blocks = encoded(item)
+            if len(blocks) > _TURN:
+                self._left = blocks
+                return False
+            return not generation.live.add(blocks) or generation.tell()
         except Exception as error:
             self._failure = error
             return False
@@ -188,6 +194,9 @@ class _Adding:
         return until
 
     def finish(self) -> None:
+        if self._left:
+            left, self._left = self._left, []
+            self._generation.add_in_turn(left)
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure

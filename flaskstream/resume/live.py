@@ -29,6 +29,10 @@ ROOM_BYTES = 256 * 1024
 UNRECORDED_BYTES = 8 * KEPT_BYTES
 """Of what is in no store: a reader that is further behind is cut off."""
 
+_MOST_SENDS = 2048
+_SEND = 8  # as much as so many events
+"""What all readers may cost where they are served at once. Beyond that each has a turn of its own."""
+
 TOGETHER_RECORDS = 64
 TOGETHER_BYTES = 32 * 1024
 """So much comes together into a store that is no more than this process: readers do not wait for it."""
@@ -42,7 +46,8 @@ class Live:
     Args:
         info: of the stream, as it was begun.
         is_resumable: there is a store that begins to keep it.
-        is_shared: other processes see what that store keeps; else readers may have what is not there yet.
+        is_shared: other processes see what that store keeps.
+        is_instant: nothing in it waits or outlives this process: readers may have what is not there yet.
         on_lost_recording: called once, with this, when the store turns out to be too slow or refuses.
         most_bytes: that it may have; with more the store is due, and whoever tells it must see to that.
         unread: holds this while nobody reads it, once somebody has done.
@@ -60,8 +65,8 @@ class Live:
     __slots__ = (  # see `Tally`
         *("_lock", "_blocks", "last", "size", "newest", "_shows_newest", "is_shown_at_once", "is_resumable", "_bells"),
         *("_due_number", "_due_size", "_written", "_written_size", "_taken", "_recorded", "_dropped_size", "_room"),
-        *("end", "stream_id", "epoch", "_begun", "_most_bytes", "_is_shared", "_is_end_written", "_lagging_for"),
-        *("_on_lost_recording", "unread_since", "_unread"),
+        *("end", "stream_id", "epoch", "_begun", "_most_bytes", "_is_shared", "_is_instant", "_is_end_written"),
+        *("_lagging_for", "_on_lost_recording", "unread_since", "_unread"),
     )
 
     def __init__(
@@ -69,6 +74,7 @@ class Live:
         info: StreamInfo,
         is_resumable: bool = True,
         is_shared: bool = True,
+        is_instant: bool = False,
         on_lost_recording: Callable[[Live], None] = lambda live: None,
         most_bytes: int = sys.maxsize,
         unread: set[Live] | None = None,
@@ -80,9 +86,9 @@ class Live:
         self.last = self.size = 0
         self.newest: bytes | None = None
         self.is_resumable = is_resumable
-        self.is_shown_at_once = not (is_resumable and is_shared)
-        self._shows_newest = is_resumable and not is_shared
-        self._is_shared = is_shared
+        self.is_shown_at_once = is_instant or not is_resumable
+        self._shows_newest = is_resumable and is_instant
+        self._is_shared, self._is_instant = is_shared, is_instant
         self._most_bytes = most_bytes
         self._unread = set() if unread is None else unread
         self.unread_since: float | None = time.monotonic()
@@ -133,8 +139,10 @@ class Live:
             if not self.is_resumable:
                 self._drop(self.last - 1, UNRECORDED_BYTES)
         if self.is_shown_at_once:
-            for bell in self._bells:
-                bell.ring()
+            if count == 1 and len(self._bells) == 1:
+                self._bells[0].ring()
+            else:
+                self._ring(count)
         return self.last >= self._due_number or self.size >= self._due_size
 
     def finish(self, end: End) -> None:
@@ -147,7 +155,8 @@ class Live:
             self.size += len(end.block)
             self.end, self.newest = end, None
         if self.is_shown_at_once:
-            self._ring()
+            self._room.ring()
+            self._ring(1)
 
     @property
     def _dropped(self) -> int:
@@ -163,7 +172,7 @@ class Live:
 
     def _set_due(self) -> None:
         """Set from when on the store has to have what it does not."""
-        can_wait = self.is_resumable and not self._is_shared
+        can_wait = self.is_resumable and self._is_instant
         self._due_number = self._written + TOGETHER_RECORDS if can_wait else 0
         self._due_size = min(self._written_size + TOGETHER_BYTES, self._most_bytes + 1)
 
@@ -196,7 +205,9 @@ class Live:
             self._is_end_written = self._is_end_written or batch.state != RUNNING
             self._drop(self._written, KEPT_BYTES)
         if batch.records:
-            self._ring()
+            self._room.ring()
+        if batch.records and not self.is_shown_at_once:
+            self._ring(len(batch.records))
 
     def has_unwritten(self) -> bool:
         """Tell whether there is something that the store does not have."""
@@ -226,7 +237,8 @@ class Live:
         with self._lock:
             self._written, self._written_size = self.last, self.size
             self._is_end_written = True
-        self._ring()
+        self._room.ring()
+        self._ring(1)
 
     def is_anywhere_else(self) -> bool:
         """Tell whether other processes can go on with it, when this one has ended."""
@@ -252,7 +264,8 @@ class Live:
             self._recorded = self._written
             self._shows_newest, self.newest = False, None
             self._set_due()
-        self._ring()
+        self._room.ring()
+        self._ring(len(self._blocks))
         self._on_lost_recording(self)
 
     def _drop(self, number: int, most_bytes: int) -> None:
@@ -279,15 +292,27 @@ class Live:
                 self.unread_since = time.monotonic()
                 self._unread.add(self)
 
+    def passed(self, number: int) -> None:
+        """Say that a reader has passed on the records up to this one."""
+        self._taken = max(self._taken, number)
+        if not self.is_resumable:
+            self._room.ring()
+
     def after(self, number: int) -> Sequence[Record] | None:
-        """Return the records behind this one that a reader may have; `None`: some of them are only in the store."""
+        """Return the records behind this one that a reader may have; `None`: some of them are only in the store.
+
+        It has passed on those up to there.
+        """
         with self._lock:
-            self._taken = max(self._taken, number)
-            if not self.is_resumable:
-                self._room.ring()
+            self.passed(number)
             return None if number < self._dropped else self._records_after(number, self.shown)
 
-    def _ring(self) -> None:
-        self._room.ring()
-        for bell in self._bells:
-            bell.ring()
+    def _ring(self, events: int) -> None:
+        """Have all readers take so many new events: at once, if that does not hold up others for long."""
+        bells = self._bells
+        if len(bells) * (_SEND + events) <= _MOST_SENDS:
+            for bell in bells:
+                bell.ring()
+        else:
+            for bell in bells:
+                bell.rouse()

@@ -21,7 +21,7 @@ from flaskstream.resume.recorder import Recorder
 from flaskstream.resume.report import AnswerReport
 from flaskstream.resume.terms import Terms
 from flaskstream.stats import STATS
-from flaskstream.stores.protocol import RUNNING, Batch, Record, Store, StreamInfo
+from flaskstream.stores.protocol import RUNNING, Batch, Record, Store, StreamInfo, is_instant
 from flaskstream.waiting import Turn
 
 log = logging.getLogger(__name__)
@@ -53,6 +53,7 @@ class Productions:
         self._store = store
         self._terms = terms
         self._on_answer = on_answer
+        self._is_instant = is_instant(store)
         shortest, longest = _EVICT_SECONDS
         self._evict_seconds = max(shortest, min(terms.retention.seconds / _EVICTIONS_IN_A_LIFE, longest))
         self._recorder = Recorder(store, terms.lease, on_refused=self._refused, on_written=self._forget)
@@ -86,7 +87,7 @@ class Productions:
             raise
         self.stop(info.stream_id, ends.lost(info.stream_id))  # an older history of it, which its store has lost
         most = self._terms.retention.bytes
-        live = Live(info, is_kept, self._store.shared, self._lost_recording, most, self._unread)
+        live = Live(info, is_kept, self._store.shared, self._is_instant, self._lost_recording, most, self._unread)
         report = functools.partial(self._report, info)
         generation = Generation(live, source, place, self._terms, self._more, report)
         self._running[live.epoch] = generation
@@ -132,8 +133,13 @@ class Productions:
         """Have written what the store does not have yet, and renew all leases; others have turns meanwhile."""
         for n, generation in enumerate(list(self._running.values()), 1):
             self._recorder.write(generation.live)
-            if n % _TURN == 0 and not self._store.shared:
+            if n % _TURN == 0 and self._is_instant:
                 time.sleep(0)
+
+    def write_what_waits(self) -> None:
+        """Have written what a store in this process has only later, so that it can be counted."""
+        if self._is_instant:
+            self.write()
 
     def care(self) -> None:
         """Have this process look after what it produces, and after what the store keeps, from now on."""
@@ -182,7 +188,7 @@ class Productions:
         for generation in running:
             if not generation.end_if_too_old(now):
                 break  # those behind it are younger
-        if self._store.shared:
+        if not self._recorder.writes_at_once:
             for generation in running:
                 generation.live.spend_patience(passed)
 
@@ -209,6 +215,8 @@ class Productions:
 
     def _refused(self, live: Live) -> None:
         """End an answer that was taken from this process; if the store has just lost it, it goes on here."""
+        if not live.is_resumable:  # it was given up there, and so it may well be taken for lost
+            return
         try:
             info = said(self._store, live.stream_id)
         except StoreUnavailable:

@@ -145,6 +145,7 @@ class Reader:
         if len(records) > 1 and sum(len(record.block) for record in records) > _BLOCK_BYTES:
             return None
         self._after = records[-1].number
+        live.passed(self._after)  # its producer may wait for that
         return records[0] if len(records) == 1 else Together(records)
 
     def _older(self, live: Live) -> Sequence[Record]:

@@ -13,7 +13,7 @@ from flaskstream.errors import StoreUnavailable
 from flaskstream.interrupt import Bell
 from flaskstream.native import original
 from flaskstream.resume.live import Live
-from flaskstream.stores.protocol import Batch, Store
+from flaskstream.stores.protocol import Batch, Store, is_instant
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,9 @@ class Recorder:
         lease: seconds; see `Store.begin`.
         on_refused: called with an answer that the store does not take any more: it is over, or somebody else's.
         on_written: called with an answer whose end is in the store.
+
+    Attributes:
+        writes_at_once: whoever has something written does it, for nothing in the store waits.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class Recorder:
         self._lease = lease
         self._on_refused = on_refused
         self._on_written = on_written
+        self.writes_at_once = is_instant(store)
         self._due: deque[Live] = deque()  # an answer may be in it more than once
         self._bell: Bell | None = None
         self._starting: Any = original("_thread", "allocate_lock")()  # made before gevent may have patched
@@ -54,20 +58,27 @@ class Recorder:
         self._due.append(live)
         if self._runs_in != os.getpid():
             self._start()
-        if self._store.shared:
-            self._ring()
-        else:  # in memory: nothing waits
+        if self.writes_at_once:
             with self._writing:
-                self._write_due()
+                while self._due and self.writes_at_once:
+                    self.writes_at_once = self._write_due()
+            if not self.writes_at_once:
+                self._start_loop()
+        else:
+            self._ring()
 
     def _start(self) -> None:
         with self._starting:
             if self._runs_in == os.getpid():
                 return
             self._writing, self._bell = original("_thread", "RLock")(), Bell()
-            if self._store.shared:
-                start(functools.partial(self._loop, self._bell), lambda: False, "flaskstream-recorder")
+            if not self.writes_at_once:
+                self._start_loop()
             self._runs_in = os.getpid()
+
+    def _start_loop(self) -> None:
+        assert self._bell is not None
+        start(functools.partial(self._loop, self._bell), lambda: False, "flaskstream-recorder")
 
     def _ring(self) -> None:
         if self._bell is not None:

@@ -134,8 +134,7 @@ class Streams:
     def kept(self) -> Kept | None:
         """Return how much the store keeps; `None`: it cannot be asked."""
         try:
-            if not self._store.shared:
-                self._here.write()
+            self._here.write_what_waits()
             return self._store.kept()
         except StoreUnavailable:
             return None

@@ -80,6 +80,7 @@ class MemoryStore:
     """
 
     shared = False
+    instant = True
 
     def __init__(self) -> None:
         self._lock = original("_thread", "RLock")()

@@ -150,8 +150,11 @@ class Store(Protocol):
     """
 
     shared: bool
-    """Other processes see what this one writes. Where they do not, events are read where they are produced, and come
-    here some at a time: what is not here yet is gone with the process, as all that is here is."""
+    """Other processes see what this one writes."""
+
+    # One that is not shared may also have `instant = True`: none of its calls waits, it can always be asked, and all
+    # that it keeps is gone with this process. Then readers have events where they are produced, and these come here
+    # some at a time, perhaps in the hub of gevent.
 
     def begin(self, new: NewStream, lease: float) -> tuple[StreamInfo, bool]:
         """Begin a stream unless it, or one with its key, is there; return what is there then, and whether it is new.
@@ -225,3 +228,11 @@ class Store(Protocol):
     def close(self) -> None:
         """Give connections and threads back. Any number of times."""
         ...
+
+
+def is_instant(store: Store) -> bool:
+    """Tell whether nothing in a store waits, and nothing in it outlives this process.
+
+    Its own class has to say so: one that is derived from it may do other things.
+    """
+    return not store.shared and vars(type(store)).get("instant") is True

@@ -69,7 +69,7 @@ def translated_errors(before_head: bool, asked: str = "") -> Iterator[None]:
 def translate(error: Exception, before_head: bool) -> FlaskStreamError | None:
     """Return what an error means; `None` if it is not the upstream's, but a mistake in a program."""
     causes = list(_causes(error))
-    if any(isinstance(cause, OSError) and cause.errno in _NO_DESCRIPTOR for cause in causes):
+    if any(_is_for_want_of_a_descriptor(cause) for cause in causes):
         return TooManyStreams("expected a descriptor for a connection to the upstream, got none: raise LimitNOFILE")
     name = type(causes[-1]).__name__
     if any(_is_timeout(cause) for cause in causes):
@@ -82,6 +82,11 @@ def translate(error: Exception, before_head: bool) -> FlaskStreamError | None:
     if isinstance(error, _OTHERS):
         return UpstreamError(f"expected an answer that can be read from the upstream, got {name}")
     return None
+
+
+def _is_for_want_of_a_descriptor(cause: BaseException) -> bool:
+    # Older urllib3 tells what the kernel said in its own text alone.
+    return any(isinstance(one, OSError) and one.errno in _NO_DESCRIPTOR for one in (cause, cause.__context__))
 
 
 def _is_timeout(cause: BaseException) -> bool:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 
 from flask import Flask, Response, jsonify
 
 from flaskstream import Upstream, create_blueprint
+from flaskstream.errors import StoreUnavailable
 from flaskstream.express import Express
+from flaskstream.stores.memory import MemoryStore
 
 HEARTBEAT_SECONDS = 0.4
 IDLE_SECONDS = 2.0
+LONG_SECONDS = 20.0
 
 _went = []
 _go = Express.go
@@ -23,12 +27,12 @@ def _counted(self):
     return goes_on
 
 
-def create_app(store=None):
+def create_app(store=None, heartbeat=HEARTBEAT_SECONDS, **more):
     Express.go = _counted
     app = Flask(__name__)
     upstream = Upstream(os.environ["FLASKSTREAM_UPSTREAM"], idle_timeout=IDLE_SECONDS)
     app.register_blueprint(
-        create_blueprint(upstream, store, debug=["model", "stats"], heartbeat=HEARTBEAT_SECONDS), url_prefix="/stream"
+        create_blueprint(upstream, store, debug=["model", "stats"], heartbeat=heartbeat, **more), url_prefix="/stream"
     )
 
     @app.route("/went")
@@ -40,6 +44,31 @@ def create_app(store=None):
 
 def create_recorded():
     return create_app("memory:")
+
+
+class _Waiting(MemoryStore):
+    """A store of one's own in this process whose calls wait, as those on a disk."""
+
+    def append(self, batches, lease):
+        time.sleep(0.002)
+        return super().append(batches, lease)
+
+
+def create_recorded_by_one_that_waits():
+    return create_app(_Waiting())
+
+
+class _Away(MemoryStore):
+    def begin(self, new, lease):
+        raise StoreUnavailable("away")
+
+
+def create_unrecorded():
+    return create_app(_Away(), LONG_SECONDS)
+
+
+def create_recorded_for_long():
+    return create_app("memory:", LONG_SECONDS, lease=4 * LONG_SECONDS)
 
 
 def create_recorded_on_disk():
