@@ -54,7 +54,7 @@ def write(live):
 
 
 def test_readers_may_have_what_is_written(live):
-    live.add([b"one"])
+    live.add(b"one")
     assert live.after(0) == []
     assert write(live).records == (Record(1, b"one"),)
     assert live.after(0) == [Record(1, b"one")]
@@ -63,12 +63,12 @@ def test_readers_may_have_what_is_written(live):
 
 def test_readers_in_the_only_process_do_not_wait_for_its_store():
     live = Live(BEGUN, is_shared=False, is_instant=True)
-    assert not live.add([b"one"])
+    assert not live.add(b"one")
     assert live.after(0) == [Record(1, b"one")] and live.newest == b"one" and live.info.last == 1
     assert not live.is_far_ahead
-    assert any(live.add([b"more"]) for _ in range(TOGETHER_RECORDS))
-    assert len(write(live).records) == TOGETHER_RECORDS and not live.add([b"less"])
-    assert live.add([b"x" * TOGETHER_BYTES])
+    assert any(live.add(b"more") for _ in range(TOGETHER_RECORDS))
+    assert len(write(live).records) == TOGETHER_RECORDS and not live.add(b"less")
+    assert live.add(b"x" * TOGETHER_BYTES)
     live.finish(ends.done(0))
     assert write(live).state == DONE and not live.has_unwritten()
     assert live.newest is None  # a reader has to be told of an end otherwise
@@ -83,7 +83,7 @@ def test_what_is_added_together_rings_once():
 
     live, bell = Live(BEGUN, is_shared=False, is_instant=True), Counting()
     live.attach(bell)
-    live.add([b"one", b"two", b"three"])
+    live.add_together([b"one", b"two", b"three"])
     assert bell.rung == 1 and [record.number for record in live.after(0)] == [1, 2, 3]
 
 
@@ -101,17 +101,17 @@ def test_many_readers_have_turns_of_their_own_where_serving_all_at_once_takes_lo
     bells = [Counting() for _ in range(60)]
     for bell in bells:
         live.attach(bell)
-    live.add([b"one"])
-    live.add([b"some"] * 20)
+    live.add(b"one")
+    live.add_together([b"some"] * 20)
     assert {(bell.rung, bell.roused) for bell in bells} == {(2, 0)}
-    live.add([b"many"] * 32)
+    live.add_together([b"many"] * 32)
     assert {(bell.rung, bell.roused) for bell in bells} == {(2, 1)}
 
 
 def test_what_is_read_from_memory_lets_its_producer_go_on(live):
     live.give_up_recording()
     for _ in range(ROOM_RECORDS):
-        live.add([b"x"])
+        live.add(b"x")
     assert live.is_far_ahead
     live.passed(live.last)
     assert not live.is_far_ahead
@@ -120,7 +120,7 @@ def test_what_is_read_from_memory_lets_its_producer_go_on(live):
 def test_a_reader_that_takes_without_waiting_says_so(live):
     live.give_up_recording()
     reader = Reader(MemoryStore(), live, BEGUN.stream_id, 0, Delivery(BEGUN.epoch), 1.0, 1.0, Turn())
-    live.add([b"x"] * ROOM_RECORDS)
+    live.add_together([b"x"] * ROOM_RECORDS)
     assert live.is_far_ahead
     assert len(reader._now()) == ROOM_RECORDS
     assert not live.is_far_ahead
@@ -130,7 +130,7 @@ def test_an_instant_store_has_all_of_what_is_written_however_much_it_is():
     store = MemoryStore()
     info, _ = store.begin(NewStream(BEGUN.stream_id, BEGUN.epoch), 60.0)
     live = Live(info, is_shared=False, is_instant=True)
-    live.add([b"x"] * 2500)
+    live.add_together([b"x"] * 2500)
     Recorder(store, 60.0, lambda live: None, lambda live: None).write(live)
     assert not live.has_unwritten() and store.read(BEGUN.stream_id, 2490, 100).records[-1] == Record(2500, b"x")
 
@@ -142,28 +142,28 @@ def test_a_store_is_instant_by_its_own_word_alone():
 
 def test_a_store_of_the_only_process_that_refuses_takes_no_id_back():
     live = Live(BEGUN, is_shared=False, is_instant=True)
-    live.add([b"one"])
+    live.add(b"one")
     write(live)
-    live.add([b"two"])
+    live.add(b"two")
     live.give_up_recording()
-    live.add([b"three"])
+    live.add(b"three")
     assert live.after(0) == [Record(1, b"one"), Unrecorded(2, b"two"), Unrecorded(3, b"three")]
     assert [type(record) for record in live.after(0)] == [Record, Unrecorded, Unrecorded]
     assert live.newest is None
 
 
 def test_what_comes_during_a_write_goes_together_in_the_next_one(live):
-    live.add([b"one"])
+    live.add(b"one")
     batch = live.unwritten()
-    live.add([b"two"])
-    live.add([b"three"])
+    live.add(b"two")
+    live.add(b"three")
     live.written(batch)
     assert [record.number for record in write(live).records] == [2, 3]
     assert not live.has_unwritten()
 
 
 def test_the_end_is_the_last_record_and_the_state_goes_with_it(live):
-    live.add([b"one"])
+    live.add(b"one")
     live.finish(ends.done(1))
     live.finish(ends.stopped(ends.BY_REQUEST))
     batch = write(live)
@@ -177,9 +177,9 @@ def test_a_renewal_of_the_lease_is_a_batch_without_records(live):
 
 
 def test_a_write_that_was_repeated_takes_nothing_back(live):
-    live.add([b"one"])
+    live.add(b"one")
     first = live.unwritten()
-    live.add([b"two"])
+    live.add(b"two")
     second = live.unwritten()
     live.written(second)
     live.written(first)
@@ -187,14 +187,14 @@ def test_a_write_that_was_repeated_takes_nothing_back(live):
 
 
 def test_a_store_that_is_behind_for_too_long_is_given_up(live, lost):
-    live.add([b"one"])
+    live.add(b"one")
     write(live)
-    live.add([b"two"])
+    live.add(b"two")
     live.spend_patience(PATIENCE / 2)
     assert live.is_resumable and not lost
     live.spend_patience(2 * PATIENCE)
     assert lost == [live] and not live.is_resumable
-    live.add([b"three"])
+    live.add(b"three")
     assert live.after(0) == [Record(1, b"one"), Unrecorded(2, b"two"), Unrecorded(3, b"three")]
     assert [type(record) for record in live.after(0)] == [Record, Unrecorded, Unrecorded]
     assert live.unwritten() is None
@@ -230,7 +230,7 @@ def test_the_end_of_what_is_not_recorded_has_the_id_of_an_end():
 def test_old_records_are_kept_in_the_store_alone(live):
     block = b"x" * 1024
     for _ in range(2 * KEPT_BYTES // len(block)):
-        live.add([block])
+        live.add(block)
         write(live)
     assert live.after(0) is None
     assert len(live.after(live.last - 5)) == 5
@@ -240,10 +240,10 @@ def test_what_is_in_no_store_is_kept_for_slow_readers_up_to_a_limit(live):
     live.give_up_recording()
     block = b"x" * (UNRECORDED_BYTES // 8)
     for _ in range(6):
-        live.add([block])
+        live.add(block)
     assert len(live.after(0)) == 6
     for _ in range(6):
-        live.add([block])
+        live.add(block)
     assert live.after(0) is None
     assert live.after(live.last - 1)
 
@@ -252,7 +252,7 @@ def test_readers_are_woken_when_there_is_more(live):
     bell = Bell()
     live.attach(bell)
     assert live.unread_since is None
-    live.add([b"one"])
+    live.add(b"one")
     threading.Timer(0.05, write, [live]).start()
     began = time.monotonic()
     bell.wait(30)
@@ -294,11 +294,11 @@ def test_a_write_whose_answer_got_lost_is_no_failure():
 def test_without_a_store_its_producer_waits_for_the_first_reader(live):
     live.give_up_recording()
     for _ in range(ROOM_RECORDS):
-        live.add([b"x"])
+        live.add(b"x")
     assert live.is_far_ahead
     live.after(1)
     assert not live.is_far_ahead
-    live.add([b"x" * ROOM_BYTES])
+    live.add(b"x" * ROOM_BYTES)
     assert live.is_far_ahead
     live.after(live.last)
     assert not live.is_far_ahead
@@ -306,11 +306,11 @@ def test_without_a_store_its_producer_waits_for_the_first_reader(live):
 
 def test_with_one_it_waits_for_the_store(live):
     for _ in range(ROOM_RECORDS):
-        live.add([b"x"])
+        live.add(b"x")
     assert live.is_far_ahead
     write(live)
     assert not live.is_far_ahead
-    live.add([b"x" * ROOM_BYTES])
+    live.add(b"x" * ROOM_BYTES)
     assert live.is_far_ahead
 
 

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flaskstream.dialects import OPENAI
-from flaskstream.dialects.skimming import is_plain, is_plain_text
+from flaskstream.dialects.skimming import PLAIN, is_plain, is_plain_text
 from flaskstream.relay.follower import Follower
 
 SKIMMER = OPENAI.skimmer
@@ -106,3 +106,7 @@ def test_what_could_end_a_text_is_not_plain() -> None:
     for text in (b"\\", b"a\\", b"\\u000a", b"\\\\\\", b'\\"\\', b"\xff", b"\xe2\x80\xa8"):
         assert not is_plain(text) and not is_plain_text(text)
     assert is_plain(b'say \\"a\\"\\n') and is_plain_text("漢字 🙂".encode())
+
+
+def test_what_is_plain_alone_is_what_needs_no_escape():
+    assert [code for code in range(256) if is_plain(bytes([code]))] == sorted(PLAIN)

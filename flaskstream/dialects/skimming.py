@@ -33,6 +33,9 @@ class Skimmer:
         return event[:start], event[end:]
 
 
+PLAIN = bytes(code for code in range(32, 127) if chr(code) not in '"\\')
+"""What may stand in a JSON string as it is, of ASCII."""
+
 _ASCII = rb"[ !#-\[\]-~]"
 is_plain = re.compile(_ASCII + rb'*(?:\\["\\/bfnrt]' + _ASCII + rb"*)*").fullmatch
 """Tells whether a text, as JSON writes it, is ASCII that any other JSON may hold as it is: nothing in it can end it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Callable, Iterator, Protocol
 
-from flaskstream.dialects.skimming import Skimmer, is_plain, is_plain_text
+from flaskstream.dialects.skimming import PLAIN, Skimmer, is_plain, is_plain_text
 from flaskstream.relay.follower import Follower
 from flaskstream.signals import ENDED, NOTHING
 from flaskstream.waiting import GoesBy, Turn
@@ -140,12 +140,12 @@ class Lane:
         secret, end = self._secret, len(data) - self._end
         if secret and secret in data:
             return None
-        if is_plain(data, self._start, end):
-            return self._one(data[self._start : end] if self._takes_text else data)
-        return self._by_mould(data)
+        text = data[self._start : end]
+        if not text.translate(None, PLAIN) or is_plain(text):
+            return self._one(text if self._takes_text else data)
+        return self._by_mould(data, text)
 
-    def _by_mould(self, data: bytes) -> Any:
-        text = data[self._start : len(data) - self._end]
+    def _by_mould(self, data: bytes, text: bytes) -> Any:
         if is_plain_text(text):
             return self._one(text if self._takes_text else data)
         tokens = self._cut(data)

@@ -19,7 +19,7 @@ from flaskstream.resume.terms import Terms
 from flaskstream.signals import NOTHING
 from flaskstream.stream import log_failure
 from flaskstream.waiting import Turn
-from flaskstream.wire import encoded
+from flaskstream.wire import PlainToken, encoded
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +143,8 @@ class Generation:
 
     def add(self, blocks: list[bytes]) -> bool:
         """Add what the answer says next, without waiting; return whether there is room for more. Raises as `tell`."""
-        return not self.live.add(blocks) or self.tell()
+        is_due = self.live.add(blocks[0]) if len(blocks) == 1 else self.live.add_together(blocks)
+        return not is_due or self.tell()
 
     def tell(self) -> bool:
         """Have the store told what it is due; return whether there is room for more.
@@ -180,11 +181,13 @@ class _Adding:
             return item is NOTHING
         generation = self._generation
         try:
+            if type(item) is PlainToken:  # nearly always
+                return not generation.live.add(item.encoded()) or generation.tell()
             blocks = encoded(item)
             if len(blocks) > _TURN:
                 self._left = blocks
                 return False
-            return not generation.live.add(blocks) or generation.tell()
+            return generation.add(blocks)
         except Exception as error:
             self._failure = error
             return False

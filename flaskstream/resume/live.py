@@ -64,7 +64,17 @@ class Live:
 
     __slots__ = (  # see `Tally`
         *("_lock", "_blocks", "last", "size", "newest", "_shows_newest", "is_shown_at_once", "is_resumable", "_bells"),
-        *("_due_number", "_due_size", "_written", "_written_size", "_taken", "_recorded", "_dropped_size", "_room"),
+        *(
+            "_due_number",
+            "_due_size",
+            "_written",
+            "_written_size",
+            "_taken",
+            "_recorded",
+            "_dropped",
+            "_dropped_size",
+            "_room",
+        ),
         *("end", "stream_id", "epoch", "_begun", "_most_bytes", "_is_shared", "_is_instant", "_is_end_written"),
         *("_lagging_for", "_on_lost_recording", "unread_since", "_unread"),
     )
@@ -98,7 +108,7 @@ class Live:
         self._lock: Any = original("_thread", "RLock")()
         self._blocks: list[bytes] = []  # of the records; these themselves would be work for the collector of garbage
         self._recorded = sys.maxsize if is_resumable else 0  # the number of the last record that ever will be
-        self._dropped_size = 0  # of those of them that are no longer here
+        self._dropped = self._dropped_size = 0  # so many of the first ones are no longer here
         self._written = self._written_size = 0  # up to the last record that the store has
         self._is_end_written = False
         self._lagging_for = 0.0  # seconds for which the store has been behind
@@ -124,25 +134,35 @@ class Live:
         """Wait until more was written, or read, or for so long."""
         self._room.wait(seconds)
 
-    def add(self, blocks: Sequence[bytes]) -> bool:
-        """Add what the answer says next, for readers to have together; return whether the store is due to be told."""
-        count = len(blocks)
-        with self._lock:
-            self._blocks += blocks
-            self.last += count
-            if count == 1:
-                self.size += len(blocks[0])
-                self.newest = blocks[0] if self._shows_newest else None
-            else:
-                self.size += sum(map(len, blocks))
-                self.newest = None
-            if not self.is_resumable:
-                self._drop(self.last - 1, UNRECORDED_BYTES)
+    # Only one thread adds, and that takes no lock: a block is there for others from one step to the next.
+
+    def add(self, block: bytes) -> bool:
+        """Add an event, for readers to have; return whether the store is due to be told."""
+        self._blocks.append(block)
+        self.last += 1
+        self.size += len(block)
+        if self._shows_newest:
+            self.newest = block
+        elif not self.is_resumable:
+            self._drop(self.last - 1, UNRECORDED_BYTES)
         if self.is_shown_at_once:
-            if count == 1 and len(self._bells) == 1:
-                self._bells[0].ring()
+            bells = self._bells
+            if len(bells) == 1:
+                bells[0].ring()
             else:
-                self._ring(count)
+                self._ring(1)
+        return self.last >= self._due_number or self.size >= self._due_size
+
+    def add_together(self, blocks: list[bytes]) -> bool:
+        """Do the same with several that came together, for readers to have together."""
+        self._blocks += blocks
+        self.last += len(blocks)
+        self.size += sum(map(len, blocks))
+        self.newest = None
+        if not self.is_resumable:
+            self._drop(self.last - 1, UNRECORDED_BYTES)
+        if self.is_shown_at_once:
+            self._ring(len(blocks))
         return self.last >= self._due_number or self.size >= self._due_size
 
     def finish(self, end: End) -> None:
@@ -157,11 +177,6 @@ class Live:
         if self.is_shown_at_once:
             self._room.ring()
             self._ring(1)
-
-    @property
-    def _dropped(self) -> int:
-        """So many of the first records are no longer here."""
-        return self.last - len(self._blocks)
 
     @property
     def events(self) -> int:
@@ -270,10 +285,12 @@ class Live:
 
     def _drop(self, number: int, most_bytes: int) -> None:
         """Keep no more than so many bytes of the records up to this one."""
-        while self.size - self._dropped_size > most_bytes and self._dropped < number:
-            half = max(1, (number - self._dropped) // 2)
-            self._dropped_size += sum(map(len, self._blocks[:half]))
-            del self._blocks[:half]
+        with self._lock:
+            while self.size - self._dropped_size > most_bytes and self._dropped < number:
+                half = max(1, (number - self._dropped) // 2)
+                self._dropped_size += sum(map(len, self._blocks[:half]))
+                self._dropped += half
+                del self._blocks[:half]
 
     # Readers
 

@@ -84,14 +84,17 @@ class RecordedWire(EventWire):
 
     def frame(self, item: Any) -> bytes:
         delivery = self._delivery
-        kind = type(item)
-        if kind is bytes or kind is Record:  # nearly all of them
-            number, block = (delivery.sent + 1, item) if kind is bytes else item
-            if self._retry is None:
+        if self._retry is None:
+            if type(item) is bytes:  # nearly all of them
                 delivery.is_first = False
-                delivery.sent = number
-                return b"id: %b-%d\n%b" % (self._epoch, number, block)
-            item = Record(number, block)
+                delivery.sent += 1
+                return b"id: %b-%d\n%b" % (self._epoch, delivery.sent, item)
+            if type(item) is Record:
+                delivery.is_first = False
+                delivery.sent = item.number
+                return b"id: %b-%d\n%b" % (self._epoch, item.number, item.block)
+        if type(item) is bytes:
+            item = Record(delivery.sent + 1, item)
         if isinstance(item, Event):  # of this delivery, and not of the stream
             return self._block(item)
         retry, self._retry = self._retry, None
