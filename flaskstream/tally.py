@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 SOURCE, CLIENT = "source", "client"
 
-_TOLD_TOGETHER = 8
+_TOLD_TOGETHER = 16
 """So many events at the most are not yet in the figures of all workers: to count each there at once costs as much as
 all else that is counted."""
 
@@ -91,13 +91,24 @@ class Tally:
 
     Attributes:
         since: when the wait of now began, in seconds of the clock.
-        events: that were counted.
     """
 
     __slots__ = (  # what is near in memory is fetched at once: of many streams each is cold when its token comes
-        *("stream_id", "events", "reason", "_code", "_tokens", "_bytes", "_clock", "_started_at", "since", "_whom"),
+        *(
+            "since",
+            "_clock",
+            "_heard",
+            "_bytes",
+            "_is_plain",
+            "_events",
+            "_tokens",
+            "stream_id",
+            "reason",
+            "_code",
+            "_whom",
+        ),
         *("_source_wait", "_client_wait", "_source_gap", "_client_gap", "_first_event_ms", "_first_token_ms"),
-        *("_largest_gap", "_largest_gap_of", "_gaps", "_told", "_stats"),
+        *("_largest_gap", "_largest_gap_of", "_gaps", "_told", "_stats", "_started_at"),
     )
 
     def __init__(
@@ -108,7 +119,7 @@ class Tally:
         counted: bool = True,
     ) -> None:
         self.stream_id = stream_id
-        self.events = 0
+        self._events = 0
         self.reason = "client_gone"
         self._code: str | None = None
         self._tokens = 0
@@ -122,6 +133,8 @@ class Tally:
         self._first_token_ms: float | None = None
         self._largest_gap, self._largest_gap_of = -1.0, ""  # in seconds; none yet
         self._gaps: list[float] = []  # that the figures of all workers do not know yet
+        self._heard: list[float] = []  # the gaps before tokens alone, which nothing else here counts yet
+        self._is_plain = False  # the next token alone will be as the one before it: nothing was waited for meanwhile
         self._told = Told()
         self._stats = STATS if counted else NOT_COUNTED
         self._stats.opened()
@@ -135,6 +148,7 @@ class Tally:
             self._client_gap += now - self.since
         self.since = now
         self._whom = whom
+        self._is_plain = False
         return now
 
     def hears(self) -> None:
@@ -142,38 +156,55 @@ class Tally:
         now = self._clock()
         self._source_gap += now - self.since
         self.since = now
+        self._is_plain = False
 
     def hears_token(self, frame: bytes) -> None:
         """Say the same of a token alone, which is about to leave in this frame; it is counted, too."""
-        now = self._clock()
-        gap = self._source_gap + now - self.since
-        self.since = now
-        if self._client_gap or self._first_token_ms is None or len(self._gaps) + 1 >= _TOLD_TOGETHER:
-            self._source_gap = gap
+        if not self._is_plain:
+            self.hears()
             self.count(frame, 1)
+            self._is_plain = self._first_token_ms is not None
             return
-        self._source_gap = 0.0
-        self._source_wait += gap
-        self._gaps.append(gap)
-        if gap > self._largest_gap:
-            self._largest_gap, self._largest_gap_of = gap, SOURCE
-        self.events += 1
-        self._tokens += 1
+        now = self._clock()
+        heard = self._heard
+        heard.append(now - self.since)
+        self.since = now
         self._bytes += len(frame)
+        if len(heard) >= _TOLD_TOGETHER:
+            self._tell()
+
+    @property
+    def events(self) -> int:
+        """How many were counted."""
+        return self._events + len(self._heard)
+
+    def _count_heard(self) -> None:
+        heard = self._heard
+        self._source_wait += sum(heard)
+        largest = max(heard)
+        if largest > self._largest_gap:
+            self._largest_gap, self._largest_gap_of = largest, SOURCE
+        self._gaps += heard
+        self._events += len(heard)
+        self._tokens += len(heard)
+        heard.clear()
 
     def count(self, frame: bytes, tokens: int, events: int = 1) -> None:
         """Count an event that is about to leave, or several that came together."""
+        if self._heard:
+            self._count_heard()
+        self._is_plain = False
         source, client = self._source_gap, self._client_gap
         self._source_gap = self._client_gap = 0.0
         self._source_wait += source
         self._client_wait += client
         gap = source + client
         self._gaps.append(gap)
-        if gap > self._largest_gap and self.events:
+        if gap > self._largest_gap and self._events:
             self._largest_gap, self._largest_gap_of = gap, SOURCE if source >= client else CLIENT
         if events > 1:
             self._gaps += [0.0] * (events - 1)
-        self.events += events
+        self._events += events
         self._tokens += tokens
         self._bytes += len(frame)
         if self._first_token_ms is None:
@@ -192,7 +223,9 @@ class Tally:
 
     def _tell(self) -> None:
         """Have the figures of all workers say what they do not yet."""
-        now = Told(self.events, self._tokens, self._bytes, self._source_wait, self._client_wait)
+        if self._heard:
+            self._count_heard()
+        now = Told(self._events, self._tokens, self._bytes, self._source_wait, self._client_wait)
         self._stats.told(now, self._told, self._gaps)
         self._told = now
         self._gaps.clear()
@@ -209,6 +242,8 @@ class Tally:
 
     def end(self) -> StreamReport:
         """Return the report, once, and tell the log and the figures of all workers."""
+        if self._heard:
+            self._count_heard()
         self.waits_for(self._whom)
         self._end_last_gap()
         self._tell()

@@ -85,6 +85,8 @@ _TO_THE_NEXT = b'"}\n\ndata: {"t":"'
 class PlainToken(bytes):
     """A token's text, as JSON writes it and any other JSON may hold it: in an event of ours it stands as it is."""
 
+    __slots__ = ()  # else each would have a dictionary, and be looked at by the collector of garbage
+
     def encoded(self) -> bytes:
         """Return that event, as it goes on the wire."""
         return _TOKEN % self

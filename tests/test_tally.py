@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import random
 import re
 import time
+from dataclasses import asdict
 from typing import Any, Iterator
 
 import pytest
@@ -59,6 +61,53 @@ class Played:
 
 
 # With a clock.
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_tokens_alone_are_counted_as_all_others_are(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance, short, long, seen = random.Random(seed), Played(), Played(), []
+    monkeypatch.setattr(short.tally, "_stats", Seen(seen, "short"))
+    monkeypatch.setattr(long.tally, "_stats", Seen(seen, "long"))
+    for _ in range(chance.randrange(80)):
+        what = chance.choice(["token"] * 12 + ["heard", "several", "client", "heartbeat", "comment"])
+        seconds, frame = chance.choice([0.0, 0.01, 0.05, chance.random()]), b"x" * chance.randrange(1, 90)
+        for played in (short, long):
+            tally = played.tally
+            played.clock.now += seconds
+            if what == "token" and played is short:
+                tally.hears_token(frame)
+            elif what == "client":
+                tally.waits_for(CLIENT)
+                played.clock.now += seconds
+                tally.waits_for(SOURCE)
+            elif what == "heartbeat":
+                tally.count_heartbeat()
+            else:
+                tally.hears()
+                tally.count(frame, {"token": 1, "several": 3}.get(what, 0), 3 if what == "several" else 1)
+        assert short.tally.events == long.tally.events
+    ours, theirs = asdict(short.end()), asdict(long.end())
+    assert ours == {name: pytest.approx(value) if isinstance(value, float) else value for name, value in theirs.items()}
+    assert sum_of(seen, "short") == pytest.approx(sum_of(seen, "long"))
+
+
+class Seen:
+    """In place of the figures of all workers: what they are told."""
+
+    def __init__(self, seen: list[Any], name: str) -> None:
+        self._seen = seen
+        self._name = name
+
+    def told(self, now: Any, before: Any, gaps: Any) -> None:
+        differences = [new - old for new, old in zip(now, before)]
+        self._seen.append((self._name, *differences, len(gaps), sum(gaps), sum(gap * gap for gap in gaps)))
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: None
+
+
+def sum_of(seen: list[Any], name: str) -> list[float]:
+    return [sum(column) for column in zip(*(row[1:] for row in seen if row[0] == name))]
 
 
 def test_a_stream_without_an_event_has_no_first_and_no_gap() -> None:
