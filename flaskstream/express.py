@@ -27,6 +27,10 @@ class Outlet(Protocol):
         """Send it, and wait for it. Raises `OSError`."""
         ...
 
+    def settle(self) -> None:
+        """Have the server's own figures count what was sent."""
+        ...
+
 
 class Express:
     """The express way of one stream.
@@ -39,7 +43,7 @@ class Express:
         outlet: where it goes.
     """
 
-    __slots__ = ("_has_sent", "_is_gone", "_left", "_next_wait", "_outlet", "_tally", "_turn", "_wire")
+    __slots__ = ("_has_sent", "_is_gone", "_left", "_next_wait", "_now", "_outlet", "_tally", "_turn", "_wire")
 
     def __init__(
         self, turn: Any, wire: Wire, tally: Tally, next_wait: Callable[[float], float | None], outlet: Outlet
@@ -49,13 +53,17 @@ class Express:
         self._tally = tally
         self._next_wait = next_wait
         self._outlet = outlet
+        self._now: Callable[[], Any] | None = None  # of the short way, which is not yet known
         self._left = b""
         self._is_gone = False
         self._has_sent = False  # since it was last asked when the greenlet is to be woken
 
     def go(self) -> bool:
         """Send what has come; return whether the greenlet can wait on. Nothing here waits."""
-        item = self._turn.lane.now()
+        now = self._now
+        if now is None:
+            now = self._now = self._turn.lane.now
+        item = now()
         if item is NOTHING:
             return True
         if item is None:
@@ -92,6 +100,7 @@ class Express:
         Raises:
             ClientGone: there is nobody to send it to.
         """
+        self._outlet.settle()
         if self._is_gone:
             raise ClientGone
         if self._left:

@@ -173,9 +173,10 @@ class Turn:
         take: returns the next item of a generator that it is given, or `ENDED`; there may be a shorter way to one.
         lane: that shorter way, such as a `flaskstream.relay.lane.Lane`; `None`: there is none.
         express: what the waits of the short way go by, if by anything.
+        of_text: makes of a token's text, as JSON writes it, what the short way returns; `None`: it makes what it likes.
     """
 
-    __slots__ = ("express", "lane", "take", "until", "waiting")
+    __slots__ = ("express", "lane", "of_text", "take", "until", "waiting")
 
     def __init__(self) -> None:
         self.waiting: Waiting | None = None
@@ -183,6 +184,7 @@ class Turn:
         self.take: Callable[[Iterator[Any]], Any] = _next
         self.lane: Any = None
         self.express: GoesBy | None = None
+        self.of_text: Callable[[bytes], Any] | None = None
 
     def begin(self, waiting: Waiting) -> None:
         """Say what the generator waits with, from its next item on."""

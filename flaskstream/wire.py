@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any, Collection, Iterator, Protocol, Tuple
+from typing import Any, Callable, Collection, Iterator, Protocol, Tuple
 
 from flaskstream.dialects import Dialect
 from flaskstream.errors import FlaskStreamError, InvalidEvent, ShuttingDown
@@ -81,6 +81,9 @@ class Comments:
 _TOKEN = b'data: {"t":"%b"}\n\n'
 _TO_THE_NEXT = b'"}\n\ndata: {"t":"'
 
+event_of_text: Callable[[bytes], bytes] = _TOKEN.__mod__
+"""Returns the event with this text, which is as that of a `PlainToken`, as it goes on the wire."""
+
 
 class PlainToken(bytes):
     """A token's text, as JSON writes it and any other JSON may hold it: in an event of ours it stands as it is."""
@@ -108,6 +111,8 @@ class EventWire:
         restart_retry: the one that goes with the end of a stream at a deploy.
         heartbeat_form: one of `HEARTBEAT_FORMS`.
     """
+
+    __slots__ = ("_comments", "_count", "_has_ids", "_restart_retry", "_retry")
 
     cuts = False
     counted = True
@@ -201,6 +206,8 @@ class FaithfulWire:
         dialect: whose errors and pings its clients understand.
         heartbeat_form: one of `HEARTBEAT_FORMS`; "ping" is a comment where the API has no ping of its own.
     """
+
+    __slots__ = ("_comments", "_dialect", "_has_ids")
 
     cuts = True
     counted = True

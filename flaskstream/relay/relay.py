@@ -136,7 +136,7 @@ class Relay:
             payload: as for `tokens`, and so are the errors.
             turn: begun once the answer has: then all that is left is to read it.
         """
-        lane = self._token_lane()
+        lane = self._token_lane(turn)
         attempt = _Attempt(turn, lane)
         follow = functools.partial(batches, on_reading=_noting_the_begin(attempt, nothing), lane=lane)
         for batch in self._retried(
@@ -260,9 +260,10 @@ class Relay:
         skimmer, secret = self.dialect.skimmer, self.upstream.secret
         return None if skimmer is None else Lane(skimmer, TokenBlock, secret=secret, several=several)
 
-    def _token_lane(self) -> Lane | None:
+    def _token_lane(self, turn: Turn | None) -> Lane | None:
         skimmer, secret = self.dialect.skimmer, self.upstream.secret
-        return None if skimmer is None else Lane(skimmer, PlainToken, takes_text=True, secret=secret)
+        one = (None if turn is None else turn.of_text) or PlainToken
+        return None if skimmer is None else Lane(skimmer, one, takes_text=True, secret=secret)
 
     def _without_key(self, block: Block) -> Block:
         hidden = self.upstream.hide_key(block)

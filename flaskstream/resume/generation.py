@@ -19,7 +19,7 @@ from flaskstream.resume.terms import Terms
 from flaskstream.signals import NOTHING
 from flaskstream.stream import log_failure
 from flaskstream.waiting import Turn
-from flaskstream.wire import PlainToken, encoded
+from flaskstream.wire import encoded, event_of_text
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +112,7 @@ class Generation:
 
     def _produce(self) -> None:
         turn = Turn()
+        turn.of_text = event_of_text
         turn.express = _Adding(turn, self)
         with closing(turn.items(self._source(turn))) as items:  # type: ignore[type-var]
             self._is_advancing = True
@@ -121,7 +122,8 @@ class Generation:
                 for item in items:
                     if self._ending is not None:
                         return
-                    self.add_in_turn(encoded(item))
+                    is_event = type(item) is bytes and turn.lane is not None  # by `of_text`, and not by a generator
+                    self.add_in_turn([item] if is_event else encoded(item))
             finally:
                 self._is_advancing = False
 
@@ -167,11 +169,12 @@ class _Adding:
         generation: to which it is added.
     """
 
-    __slots__ = ("_failure", "_generation", "_left", "_turn")
+    __slots__ = ("_failure", "_generation", "_left", "_live", "_turn")
 
     def __init__(self, turn: Turn, generation: Generation) -> None:
         self._turn = turn
         self._generation = generation
+        self._live = generation.live
         self._failure: Exception | None = None
         self._left: list[bytes] = []  # more than others should wait for
 
@@ -179,15 +182,14 @@ class _Adding:
         item = self._turn.lane.now()
         if item is None or item is NOTHING:
             return item is NOTHING
-        generation = self._generation
         try:
-            if type(item) is PlainToken:  # nearly always
-                return not generation.live.add(item.encoded()) or generation.tell()
+            if type(item) is bytes:  # nearly always
+                return not self._live.add(item) or self._generation.tell()
             blocks = encoded(item)
             if len(blocks) > _TURN:
                 self._left = blocks
                 return False
-            return generation.add(blocks)
+            return self._generation.add(blocks)
         except Exception as error:
             self._failure = error
             return False

@@ -63,7 +63,18 @@ class Live:
     """
 
     __slots__ = (  # see `Tally`
-        *("_lock", "_blocks", "last", "size", "newest", "_shows_newest", "is_shown_at_once", "is_resumable", "_bells"),
+        *(
+            "_lock",
+            "_blocks",
+            "last",
+            "size",
+            "newest",
+            "_shows_newest",
+            "is_shown_at_once",
+            "is_resumable",
+            "_bells",
+            "_rings",
+        ),
         *(
             "_due_number",
             "_due_size",
@@ -112,9 +123,7 @@ class Live:
         self._written = self._written_size = 0  # up to the last record that the store has
         self._is_end_written = False
         self._lagging_for = 0.0  # seconds for which the store has been behind
-        self._bells: tuple[
-            Bell | TurnBell, ...
-        ] = ()  # another one when it changes: it is gone through without the lock
+        self._set_bells(())
         self._taken = 0  # the number of the last record that some reader has passed on
         self._room = Bell()
         self._set_due()
@@ -146,9 +155,9 @@ class Live:
         elif not self.is_resumable:
             self._drop(self.last - 1, UNRECORDED_BYTES)
         if self.is_shown_at_once:
-            bells = self._bells
-            if len(bells) == 1:
-                bells[0].ring()
+            rings = self._rings
+            if len(rings) == 1:
+                rings[0]()
             else:
                 self._ring(1)
         return self.last >= self._due_number or self.size >= self._due_size
@@ -294,17 +303,21 @@ class Live:
 
     # Readers
 
+    def _set_bells(self, bells: tuple[Bell | TurnBell, ...]) -> None:
+        self._bells = bells  # other ones when they change: they are gone through without the lock
+        self._rings = tuple(bell.ring for bell in bells)
+
     def attach(self, bell: Bell | TurnBell) -> None:
         """Have a reader's bell rung when there is more."""
         with self._lock:
-            self._bells = (*self._bells, bell)
+            self._set_bells((*self._bells, bell))
             self.unread_since = None
             self._unread.discard(self)
 
     def detach(self, bell: Bell | TurnBell) -> None:
         """Have it rung no more."""
         with self._lock:
-            self._bells = tuple(one for one in self._bells if one is not bell)
+            self._set_bells(tuple(one for one in self._bells if one is not bell))
             if not self._bells:
                 self.unread_since = time.monotonic()
                 self._unread.add(self)
@@ -328,8 +341,8 @@ class Live:
         """Have all readers take so many new events: at once, if that does not hold up others for long."""
         bells = self._bells
         if len(bells) * (_SEND + events) <= _MOST_SENDS:
-            for bell in bells:
-                bell.ring()
+            for ring in self._rings:
+                ring()
         else:
             for bell in bells:
                 bell.rouse()

@@ -124,6 +124,7 @@ class Reader:
                 if not records:
                     self._bell.wait(_LONGEST_WAIT)
                     if self._turn is not None:
+                        self._catch_up()
                         yield None
         finally:
             live.detach(self._bell)
@@ -135,10 +136,10 @@ class Reader:
         """Return what has come, without waiting; `None`: it is not as simple as that."""
         live = self._live
         assert live is not None
-        newest, number = live.newest, self._after + 1
-        if newest is not None and number == live.last and self._delivery.sent == self._after:
-            self._after = number
-            return newest
+        newest = live.newest
+        if newest is not None and live.last - self._delivery.sent == 1:
+            return newest  # which the wire counts: see `_catch_up`
+        self._catch_up()
         records = live.after(self._after) if live.end is None else None
         if not records:
             return None if records is None else NOTHING
@@ -147,6 +148,10 @@ class Reader:
         self._after = records[-1].number
         live.passed(self._after)  # its producer may wait for that
         return records[0] if len(records) == 1 else Together(records)
+
+    def _catch_up(self) -> None:
+        """Know of what was taken from `_now` without a word: it has been sent."""
+        self._after = max(self._after, self._delivery.sent)
 
     def _older(self, live: Live) -> Sequence[Record]:
         page = self._read() if live.is_resumable else None

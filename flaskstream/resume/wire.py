@@ -56,6 +56,8 @@ class RecordedWire(EventWire):
         retry, restart_retry, heartbeat_form: as of `EventWire`.
     """
 
+    __slots__ = ("_delivery", "_epoch", "_is_lost")
+
     single: Collection[type] = frozenset([Record, bytes])
 
     def __init__(

@@ -24,18 +24,19 @@ class GunicornOutlet:
         own: the socket below it that never waits.
     """
 
-    __slots__ = ("_is_chunked", "_response", "_send", "_sendall")
+    __slots__ = ("_is_chunked", "_response", "_send", "_sendall", "_uncounted")
 
     def __init__(self, response: Any, own: Any) -> None:
         self._response = response
         self._is_chunked = response.chunked
+        self._uncounted = 0  # bytes, by the response
         self._send = own.send
         self._sendall = response.sock.sendall
 
     def send(self, frame: bytes) -> bytes:
         """Send what can be sent without waiting; return what is left. Raises `OSError`."""
         size = len(frame)
-        self._response.sent += size  # its access log tells that
+        self._uncounted += size
         data = b"%X\r\n%b\r\n" % (size, frame) if self._is_chunked else frame
         try:
             sent = self._send(data)
@@ -48,6 +49,11 @@ class GunicornOutlet:
     def flush(self, left: bytes) -> None:
         """Send it, and wait for it. Raises `OSError`."""
         self._sendall(left)
+
+    def settle(self) -> None:
+        """Have the response count what was sent: its access log tells that."""
+        self._response.sent += self._uncounted
+        self._uncounted = 0
 
 
 def outlet_of(caller: FrameType | None, body: object) -> GunicornOutlet | None:
