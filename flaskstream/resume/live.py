@@ -63,31 +63,10 @@ class Live:
     """
 
     __slots__ = (  # see `Tally`
-        *(
-            "_lock",
-            "_blocks",
-            "last",
-            "size",
-            "newest",
-            "_shows_newest",
-            "is_shown_at_once",
-            "is_resumable",
-            "_bells",
-            "_rings",
-        ),
-        *(
-            "_due_number",
-            "_due_size",
-            "_written",
-            "_written_size",
-            "_taken",
-            "_recorded",
-            "_dropped",
-            "_dropped_size",
-            "_room",
-        ),
-        *("end", "stream_id", "epoch", "_begun", "_most_bytes", "_is_shared", "_is_instant", "_is_end_written"),
-        *("_lagging_for", "_on_lost_recording", "unread_since", "_unread"),
+        *("_blocks", "last", "size", "newest", "_shows_newest", "is_shown_at_once", "is_resumable", "_rings", "_bells"),
+        *("_due_number", "_due_size", "_written", "_written_size", "_taken", "_recorded", "_dropped", "_dropped_size"),
+        *("_lock", "_room", "end", "stream_id", "epoch", "_begun", "_most_bytes", "_is_shared", "_is_instant"),
+        *("_is_end_written", "_lagging_for", "_on_lost_recording", "unread_since", "_unread"),
     )
 
     def __init__(

@@ -61,11 +61,14 @@ class Recorder:
         if self.writes_at_once:
             with self._writing:
                 while self._due and self.writes_at_once:
-                    self.writes_at_once = self._write_due()
-            if not self.writes_at_once:
-                self._start_loop()
+                    self._write_at_once()
         else:
             self._ring()
+
+    def _write_at_once(self) -> None:
+        if not self._write_due():  # it can be away after all
+            self.writes_at_once = False
+            self._start_loop()
 
     def _start(self) -> None:
         with self._starting:
