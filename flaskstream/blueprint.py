@@ -14,7 +14,7 @@ from flaskstream.contexts import Carrier
 from flaskstream.debug import DebugPrinter
 from flaskstream.dialects import ANTHROPIC, DIALECTS, OPENAI, Dialect
 from flaskstream.errors import InvalidSetting
-from flaskstream.flask_command import flask_command
+from flaskstream.flask_command import add_flask_command
 from flaskstream.guard import MAX_BODY_BYTES, Authorize, Guard, GuardedBlueprint, refusal
 from flaskstream.options import StreamOptions, check_function, check_seconds
 from flaskstream.probe.route import add_probe
@@ -113,7 +113,7 @@ def create_blueprint(
     )
     guard = Guard(authorize, max_body_bytes)
     blueprint = GuardedBlueprint(_checked_name(name), __name__, guard)
-    blueprint.cli.add_command(flask_command)
+    blueprint.record(add_flask_command)
     streams = _streams(store, orphan_timeout, lease, retention, restart, on_answer, options)
     if streams is None:
         _add_chat(blueprint, relay, "model" in asked_for, options)

@@ -94,8 +94,8 @@ class Express:
         until: float = min(turn.until, turn.lane.gives_up_at)
         return until
 
-    def finish(self) -> None:
-        """Send what is left. Called by the greenlet, whenever it was woken.
+    def finish(self) -> bool:
+        """Send what is left; return whether anything was. Called by the greenlet, whenever it was woken.
 
         Raises:
             ClientGone: there is nobody to send it to.
@@ -103,8 +103,8 @@ class Express:
         self._outlet.settle()
         if self._is_gone:
             raise ClientGone
-        if self._left:
-            left, self._left = self._left, b""
+        left, self._left = self._left, b""
+        if left:
             self._tally.waits_for(CLIENT)
             try:
                 self._outlet.flush(left)
@@ -113,3 +113,4 @@ class Express:
             self._tally.waits_for(SOURCE)
         if self._has_sent:
             self.until()
+        return bool(left)

@@ -19,6 +19,9 @@ class _Named(click.Group):
     def _commands(self) -> Any:
         return importlib.import_module("flaskstream.cli").main
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return list(self._commands.get_params(ctx))
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._commands.list_commands(ctx))
 
@@ -29,9 +32,14 @@ class _Named(click.Group):
         return self._commands.invoke(ctx)
 
 
+def add_flask_command(state: Any) -> None:
+    """Add the command to an app, unless it has one of this name. For `Blueprint.record`."""
+    if flask_command.name not in state.app.cli.commands:
+        state.app.cli.add_command(flask_command)
+
+
 flask_command = _Named(
     "flaskstream",
     help="Stream model tokens to the browser one by one, and see which hop or mistake holds them back.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-"""For the `cli` of a Flask app or blueprint."""

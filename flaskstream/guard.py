@@ -33,7 +33,7 @@ class GuardedBlueprint(Blueprint):
     """
 
     def __init__(self, name: str, import_name: str, guard: Guard) -> None:
-        super().__init__(name, import_name, cli_group=None)  # its commands stand beside flask's own
+        super().__init__(name, import_name)
         self._guard = guard
         self.before_request(guard)
 

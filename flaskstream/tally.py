@@ -16,8 +16,8 @@ log = logging.getLogger(__name__)
 SOURCE, CLIENT = "source", "client"
 
 _TOLD_TOGETHER = 16
-"""So many events at the most are not yet in the figures of all workers: to count each there at once costs as much as
-all else that is counted."""
+"""So many events go into the figures of all workers together, or not quite twice as many: to count each there at once
+costs as much as all else that is counted."""
 
 
 @dataclass(frozen=True)

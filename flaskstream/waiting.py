@@ -27,8 +27,8 @@ class GoesBy(Protocol):
         """Return when it must be woken after all, by what was done so far."""
         ...
 
-    def finish(self) -> None:
-        """Do what is left, in the greenlet, which was woken. Raises what went wrong."""
+    def finish(self) -> bool:
+        """Do what is left, in the greenlet, which was woken; return whether that took time. Raises what went wrong."""
         ...
 
 

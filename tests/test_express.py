@@ -136,3 +136,13 @@ def test_the_access_log_counts_what_was_sent(server: Any, raw_upstream: RawUpstr
     answer = complete(server, spoken(raw_upstream, *ticking(*WORDS)))
     line = f"sent={len(answer.body)} path={COMPLETIONS}\n".encode()
     wait_for(lambda: line in [line for _, line in server.stdout_lines()])
+
+
+def test_a_heartbeat_does_not_make_a_silence_begin_anew(raw_upstream: RawUpstream) -> None:
+    with running(raw_upstream, "create_patient") as server:
+        server.wait_until_it_answers()
+        answer = chat(server, raw_upstream.plays(head("chunked"), *ticking(*WORDS), Pause(4 * IDLE_SECONDS)))
+        server.kill()
+    *tokens, end = answer.events
+    assert json.loads(end.event.data)["code"] == "idle_timeout" and len(tokens) == len(WORDS)
+    assert 0.9 * IDLE_SECONDS < end.at - tokens[-1].at < 1.5 * IDLE_SECONDS

@@ -8,8 +8,11 @@ import pathlib
 import subprocess
 import sys
 
+import click
 import pytest
+from flask import Flask
 
+from flaskstream import Upstream, __version__, create_blueprint
 from flaskstream.doctor import exit_codes
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -54,6 +57,19 @@ def test_its_help_names_the_commands_and_so_does_flasks(flask):
     code, out, _ = flask("flaskstream", "--help")
     assert code == 0 and all(name in out for name in ("check", "compare", "doctor", "init", "tail"))
     assert "flaskstream" in flask("--help")[1]
+
+
+def test_it_tells_the_version(flask):
+    code, out, _ = flask("flaskstream", "--version")
+    assert code == 0 and __version__ in out
+
+
+def test_a_command_of_the_apps_own_stays():
+    app = Flask("own")
+    own = click.Command("flaskstream")
+    app.cli.add_command(own)
+    app.register_blueprint(create_blueprint(Upstream("http://127.0.0.1:9/v1")), url_prefix="/stream")
+    assert app.cli.commands["flaskstream"] is own
 
 
 def test_a_command_that_is_none_is_told(flask):

@@ -14,6 +14,7 @@ from flaskstream.errors import IdleTimeout, UpstreamTruncated
 from flaskstream.relay.answers import batches, blocks
 from flaskstream.relay.lane import Lane
 from flaskstream.signals import ENDED
+from flaskstream.upstream import Upstream
 from flaskstream.waiting import Turn
 from flaskstream.wire import Block, PlainToken, PlainTokens, TokenBlock
 
@@ -177,3 +178,15 @@ def test_tokens_that_come_together_from_the_first_on_go_the_short_way() -> None:
     padded = [event(f"{n}").replace(b"]}", b'],"obfuscation":"%s"}' % (b"x" * n)) for n in range(1, 6)]
     assert [lane.look(one) for one in padded] == [b"1", b"2", b"3", b"4", b"5"]
     assert lane.look(several.replace(b" b", b"\\u0020b")) is None
+
+
+@pytest.mark.parametrize("written", ["sk-very\\/secret", "sk-very\\u002Fsecret", "\\u0073k-very/secret"])
+def test_a_secret_that_json_writes_otherwise_goes_the_long_way(written: str) -> None:
+    upstream = Upstream("http://127.0.0.1:9/v1", "sk-very/secret")
+    plain, odd = event("a plain one"), event("X").replace(b"X", f"say {written}!".encode())
+    lane = Lane(OPENAI.skimmer, PlainToken, takes_text=True, secret=upstream.secret)
+    assert lane.look(plain) == b"a plain one"
+    assert lane.look(odd) is None and lane.look(plain + odd) is None
+    assert lane.look(event("on two\nlines")) == b"on two\\nlines"
+    hidden = json.loads(upstream.hide_key(odd)[6:])["choices"][0]["delta"]["content"]
+    assert hidden.startswith("say **") and "sk-very" not in hidden and "secret" not in hidden

@@ -28,7 +28,7 @@ from flaskstream.resume.terms import SHORTEST_LEASE, Terms
 from flaskstream.resume.wire import Delivery, RecordedWire, Unrecorded
 from flaskstream.sse import Decoder
 from flaskstream.stores.memory import MemoryStore
-from flaskstream.stores.protocol import DONE, RUNNING, Batch, NewStream, Record, StreamInfo, is_instant
+from flaskstream.stores.protocol import DONE, FAILED, RUNNING, Batch, NewStream, Record, StreamInfo, is_instant
 from flaskstream.waiting import Turn
 from flaskstream.wire import Together
 
@@ -379,3 +379,28 @@ def test_an_answer_that_goes_on_without_its_store_is_not_ended_when_that_has_tak
     while not ended and time.monotonic() < until:
         time.sleep(0.01)
     assert [(report.state, report.events) for report in ended] == [(DONE, 3)]
+
+
+def test_a_store_that_writes_some_at_a_time_is_not_behind_before_it_is_due(lost):
+    live = Live(BEGUN, is_shared=False, is_instant=True, on_lost_recording=lost.append)
+    live.add(b"one")
+    live.spend_patience(2 * PATIENCE)
+    assert live.is_resumable
+    live.add_together([b"more"] * TOGETHER_RECORDS)
+    live.spend_patience(2 * PATIENCE)
+    assert lost == [live]
+
+
+def test_a_production_that_cannot_start_leaves_nothing_behind(monkeypatch):
+    def refuse(*arguments):
+        raise RuntimeError("can't start new thread")
+
+    store = MemoryStore()
+    streams = Streams(store, Terms(max_streams=1))
+    streams._here.care()
+    monkeypatch.setattr("flaskstream.resume.generation.start", refuse)
+    for n in range(2):
+        with pytest.raises(RuntimeError, match="can't start"):
+            streams.begin(NewStream(str(n) * 32, str(n) * 20), lambda turn: iter(()))
+        assert store.read(str(n) * 32, 0, 10).info.state == FAILED
+    assert not streams._here._running

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flaskstream.dialects import OPENAI
-from flaskstream.dialects.skimming import PLAIN, is_plain, is_plain_text
+from flaskstream.dialects.skimming import PLAIN, is_plain, is_plain_text, is_sound
 from flaskstream.relay.follower import Follower
 
 SKIMMER = OPENAI.skimmer
@@ -110,3 +110,8 @@ def test_what_could_end_a_text_is_not_plain() -> None:
 
 def test_what_is_plain_alone_is_what_needs_no_escape():
     assert [code for code in range(256) if is_plain(bytes([code]))] == sorted(PLAIN)
+
+
+def test_a_mould_is_taken_of_json_alone():
+    assert is_sound(b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n')
+    assert not is_sound(b'data: {"choices":[{"delta":{"content":"word\\"}}]}\n\n') and not is_sound(b"data: none\n\n")

@@ -6,6 +6,7 @@ than to parse it, and less still once one was seen: the next one differs from it
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Callable
@@ -35,6 +36,16 @@ class Skimmer:
 
 PLAIN = bytes(code for code in range(32, 127) if chr(code) not in '"\\')
 """What may stand in a JSON string as it is, of ASCII."""
+
+
+def is_sound(event: bytes) -> bool:
+    """Tell whether what an event says is JSON: of another one that differs in a plain text alone that is so, too."""
+    try:
+        json.loads(event[event.index(b"{") :])
+    except ValueError:
+        return False
+    return True
+
 
 _ASCII = rb"[ !#-\[\]-~]"
 is_plain = re.compile(_ASCII + rb'*(?:\\["\\/bfnrt]' + _ASCII + rb"*)*").fullmatch

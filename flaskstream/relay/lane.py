@@ -9,11 +9,13 @@ from __future__ import annotations
 import sys
 from typing import Any, Callable, Iterator, Protocol
 
-from flaskstream.dialects.skimming import PLAIN, Skimmer, is_plain, is_plain_text
+from flaskstream.dialects.skimming import PLAIN, Skimmer, is_plain, is_plain_text, is_sound
 from flaskstream.relay.follower import Follower
 from flaskstream.signals import ENDED, NOTHING
 from flaskstream.waiting import GoesBy, Turn
 from flaskstream.wire import PlainToken, PlainTokens
+
+_ESCAPABLE = (b'"', b"\\", b"/")
 
 
 def _let_the_generator_say_it(data: bytes, tokens: int) -> Any:
@@ -38,6 +40,10 @@ class Reader(Protocol):
         """Have the next read return, or raise, this."""
         ...
 
+    def listen_anew(self) -> None:
+        """Have the time until now be no silence: nobody has listened."""
+        ...
+
 
 class Lane:
     """The short way of one answer.
@@ -52,7 +58,7 @@ class Lane:
 
     __slots__ = (
         *("_skimmer", "_one", "_takes_text", "_secret", "_several", "_before", "_behind", "_start", "_end", "_least"),
-        *("reader", "_turn", "_follower", "_buffer", "_is_clear"),
+        *("reader", "_turn", "_follower", "_buffer", "_is_clear", "_escapes"),
     )
 
     def __init__(
@@ -67,6 +73,7 @@ class Lane:
         self._one = one
         self._takes_text = takes_text
         self._secret = secret
+        self._escapes = tuple(b"\\" + letter for letter in _ESCAPABLE if letter in secret)  # in which it could hide
         self._several = several
         self.reader: Any = None  # a Reader, once there is a body
         self._turn: Turn | None = None
@@ -105,8 +112,8 @@ class Lane:
             data = reader.read(express)
         except Exception as error:
             failure = error
-        if express is not None:
-            express.finish()
+        if express is not None and express.finish():
+            reader.listen_anew()
         if failure is not None:
             reader.put_back(failure)
             return self._take_the_long_way(items)
@@ -141,7 +148,7 @@ class Lane:
         if secret and secret in data:
             return None
         text = data[self._start : end]
-        if not text.translate(None, PLAIN) or is_plain(text):
+        if not text.translate(None, PLAIN) or (is_plain(text) and not self._hides_in(text)):
             return self._one(text if self._takes_text else data)
         return self._by_mould(data, text)
 
@@ -158,7 +165,8 @@ class Lane:
         texts = []
         for event in data.split(self._behind)[:-1]:
             text = event[self._start :]
-            if not text or not event.startswith(self._before) or not (is_plain(text) or is_plain_text(text)):
+            is_usual = (is_plain(text) and not self._hides_in(text)) or is_plain_text(text)
+            if not text or not event.startswith(self._before) or not is_usual:
                 return []
             texts.append(PlainToken(text))
         return texts
@@ -167,16 +175,23 @@ class Lane:
         count = self._skimmer.count(data)
         if not count:
             return None
-        if not self._takes_text:
-            self._take_mould(data)
-            return self._several(data, count)
         known = (self._before, self._behind)
         self._take_mould(data)
+        if not self._takes_text:
+            return self._several(data, count)
         return self.look(data) if known != (self._before, self._behind) else None
+
+    def _hides_in(self, text: bytes) -> bool:
+        """Tell whether letters of the secret may be written otherwise here."""
+        return any(escape in text for escape in self._escapes)
 
     def _take_mould(self, data: bytes) -> None:
         """Learn from the first of these tokens what the others look like."""
-        self._before, self._behind = self._skimmer.mould(data[: data.index(b"\n\n") + 2])
+        event = data[: data.index(b"\n\n") + 2]
+        before, behind = self._skimmer.mould(event)
+        if not is_sound(event) or (self._secret and b"\\" in before + behind):
+            return
+        self._before, self._behind = before, behind
         self._start, self._end = len(self._before), len(self._behind)
         self._least = self._start + self._end
 

@@ -198,13 +198,14 @@ class _Adding:
         until: float = self._turn.lane.gives_up_at
         return until
 
-    def finish(self) -> None:
-        if self._left:
-            left, self._left = self._left, []
+    def finish(self) -> bool:
+        left, self._left = self._left, []
+        if left:
             self._generation.add_in_turn(left)
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+        return bool(left)
 
 
 def _as_exception(error: BaseException) -> Exception:

@@ -179,6 +179,9 @@ class Live:
         self._due_number = self._written + TOGETHER_RECORDS if can_wait else 0
         self._due_size = min(self._written_size + TOGETHER_BYTES, self._most_bytes + 1)
 
+    def _is_due(self) -> bool:
+        return self.end is not None or self.last >= self._due_number or self.size >= self._due_size
+
     def unwritten(self) -> Batch | None:
         """Return what the store does not have yet; `None`: it has all of it, or will never have it."""
         with self._lock:
@@ -254,7 +257,7 @@ class Live:
             seconds: since this was last called, without those in which the process itself stood still: they are not the
                 store's fault, and somebody else may have ended the stream in them.
         """
-        self._lagging_for = self._lagging_for + seconds if self.has_unwritten() else 0.0
+        self._lagging_for = self._lagging_for + seconds if self.has_unwritten() and self._is_due() else 0.0
         if self._lagging_for > PATIENCE:
             self.give_up_recording()
 

@@ -81,10 +81,8 @@ class Productions:
             place = GENERATIONS.enter(self._terms.max_streams)
         except FlaskStreamError as error:
             STATS.refused(error.code)
-            if is_kept:  # whoever has joined it meanwhile is told; whoever asks again, asks anew
-                end = ends.failed(error, info.stream_id)
-                batch = Batch(info.stream_id, info.epoch, (Record(1, end.block),), end.state)
-                _attempt(lambda: self._store.append([batch], self._terms.lease))
+            if is_kept:
+                self._tell_failure(info, error)
             raise
         self.stop(info.stream_id, ends.lost(info.stream_id))  # an older history of it, which its store has lost
         most = self._terms.retention.bytes
@@ -94,9 +92,21 @@ class Productions:
         self._running[live.epoch] = generation
         self._unread.add(live)
         STATS.count("produced")
-        generation.start()
+        try:
+            generation.start()
+        except Exception as error:  # such as "can't start new thread"
+            if is_kept:
+                self._tell_failure(info, error)
+            self._forget(live)
+            raise
         for bell in self._bells:
             bell.ring()
+
+    def _tell_failure(self, info: StreamInfo, error: Exception) -> None:
+        """Have whoever has joined it meanwhile told; whoever asks again, asks anew."""
+        end = ends.failed(error, info.stream_id)
+        batch = Batch(info.stream_id, info.epoch, (Record(1, end.block),), end.state)
+        _attempt(lambda: self._store.append([batch], self._terms.lease))
 
     def _report(self, info: StreamInfo, end: End, events: int, duration_ms: float) -> None:
         report = AnswerReport(info.stream_id, info.owner, end.state, end.reason, events, duration_ms)

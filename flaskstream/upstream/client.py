@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any, Mapping
+from typing import Any, Mapping, Pattern
 from urllib.parse import urlunsplit
 
 import requests
@@ -72,6 +73,7 @@ class Upstream:
         self._base_url = checked_url(base_url)
         self._api_key = checked_key(api_key)
         self.secret = (self._api_key or "").encode() if len(self._api_key or "") >= _SHORTEST_SECRET else b""
+        self._escaped_secret = _as_json_may_write_it(self.secret) if self.secret else None
         self.model = checked_model(model)
         connect, idle = (
             checked_seconds("connect_timeout", connect_timeout),
@@ -153,7 +155,11 @@ class Upstream:
     def hide_key(self, data: bytes) -> bytes:
         """Return the bytes with the API key made unreadable, in its length, should an upstream repeat it."""
         secret = self.secret
-        return data.replace(secret, b"*" * len(secret)) if secret and secret in data else data
+        if secret and secret in data:
+            data = data.replace(secret, b"*" * len(secret))
+        if self._escaped_secret is not None and b"\\" in data:
+            data = self._escaped_secret.sub(lambda found: b"*" * len(found.group()), data)
+        return data
 
     def hide_key_in_text(self, text: str) -> str:
         """Return the text with the API key made unreadable."""
@@ -163,6 +169,12 @@ class Upstream:
     def close(self) -> None:
         """Close the idle connections."""
         self._session.close()
+
+
+def _as_json_may_write_it(secret: bytes) -> Pattern[bytes]:
+    """Return what finds these ASCII letters in JSON, whichever of them are escaped there."""
+    letters = ((re.escape(bytes([code])), code) for code in secret)
+    return re.compile(b"".join(rb"(?:\\?%b|(?i:\\u%04x))" % letter for letter in letters))
 
 
 def _without_query(url: str) -> str:

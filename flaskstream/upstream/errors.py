@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import http.client
+import os
 import socket
 import ssl
 import zlib
@@ -69,7 +70,7 @@ def translated_errors(before_head: bool, asked: str = "") -> Iterator[None]:
 def translate(error: Exception, before_head: bool) -> FlaskStreamError | None:
     """Return what an error means; `None` if it is not the upstream's, but a mistake in a program."""
     causes = list(_causes(error))
-    if any(_is_for_want_of_a_descriptor(cause) for cause in causes):
+    if any(_is_for_want_of_a_descriptor(cause) for cause in causes) or (before_head and _has_no_descriptor()):
         return TooManyStreams("expected a descriptor for a connection to the upstream, got none: raise LimitNOFILE")
     name = type(causes[-1]).__name__
     if any(_is_timeout(cause) for cause in causes):
@@ -87,6 +88,15 @@ def translate(error: Exception, before_head: bool) -> FlaskStreamError | None:
 def _is_for_want_of_a_descriptor(cause: BaseException) -> bool:
     # Older urllib3 tells what the kernel said in its own text alone.
     return any(isinstance(one, OSError) and one.errno in _NO_DESCRIPTOR for one in (cause, cause.__context__))
+
+
+def _has_no_descriptor() -> bool:
+    # Who looks up a name without one is told anything but that.
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno in _NO_DESCRIPTOR
+    return False
 
 
 def _is_timeout(cause: BaseException) -> bool:

@@ -117,7 +117,6 @@ class SocketReader:
             self._has_ended = True
             return None
         self._heard_at = time.monotonic()
-        self._is_heard = True
         content = framing.feed(data)
         if framing.is_over or framing.failure is not None or (self._is_tls and self._socket.pending()):
             self._back = content or None
@@ -148,11 +147,16 @@ class SocketReader:
         """Have the next read return, or raise, this."""
         self._back = what
 
+    def listen_anew(self) -> None:
+        """Have the time until now be no silence: nobody has listened."""
+        self._is_heard = True
+
     def take_back(self) -> None:
         self._turn = None
 
     def _taken_back(self) -> bytes:
         back, self._back = self._back, None
+        self._is_heard = True
         if isinstance(back, Exception):
             raise back
         return back or b""

@@ -42,6 +42,10 @@ def create_app(store=None, heartbeat=HEARTBEAT_SECONDS, **more):
     return app
 
 
+def create_patient():
+    return create_app(heartbeat=0.9 * IDLE_SECONDS)
+
+
 def create_recorded():
     return create_app("memory:")
 
