@@ -30,6 +30,7 @@ LOOKS_IN_A_LEASE = 4
 """How often a lease is renewed, and looked at, before it is over."""
 
 _TURN = 16  # answers, each with up to `TOGETHER_RECORDS`
+_PAUSE_SECONDS = 0.001  # gevent looks at its sockets in it; after none it may run fifty more of these first
 _CARE_SECONDS = 0.05
 _CALMER = 4  # times as long, where no other process asks for anything
 _LONGEST_ROUND = 5 * _CARE_SECONDS  # if one took longer, this process has stood still
@@ -145,7 +146,7 @@ class Productions:
         for n, generation in enumerate(list(self._running.values()), 1):
             self._recorder.write(generation.live)
             if n % _TURN == 0 and self._is_instant:
-                time.sleep(0)
+                time.sleep(_PAUSE_SECONDS)
 
     def write_what_waits(self) -> None:
         """Have written what a store in this process has only later, so that it can be counted."""
