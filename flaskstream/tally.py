@@ -94,21 +94,10 @@ class Tally:
     """
 
     __slots__ = (  # what is near in memory is fetched at once: of many streams each is cold when its token comes
-        *(
-            "since",
-            "_clock",
-            "_heard",
-            "_bytes",
-            "_is_plain",
-            "_events",
-            "_tokens",
-            "stream_id",
-            "reason",
-            "_code",
-            "_whom",
-        ),
+        *("since", "_clock", "_heard", "_bytes", "_is_plain", "_events", "_tokens", "stream_id", "reason", "_code"),
+        *("_whom", "_started_at"),
         *("_source_wait", "_client_wait", "_source_gap", "_client_gap", "_first_event_ms", "_first_token_ms"),
-        *("_largest_gap", "_largest_gap_of", "_gaps", "_told", "_stats", "_started_at"),
+        *("_largest_gap", "_largest_gap_of", "_gaps", "_told", "_stats"),
     )
 
     def __init__(

@@ -146,3 +146,24 @@ def test_a_heartbeat_does_not_make_a_silence_begin_anew(raw_upstream: RawUpstrea
     *tokens, end = answer.events
     assert json.loads(end.event.data)["code"] == "idle_timeout" and len(tokens) == len(WORDS)
     assert 0.9 * IDLE_SECONDS < end.at - tokens[-1].at < 1.5 * IDLE_SECONDS
+
+
+@pytest.mark.parametrize("ask", [chat, complete])
+def test_a_key_that_the_upstream_repeats_with_escapes_is_hidden(raw_upstream: RawUpstream, ask: Any) -> None:
+    key = "sk-very-secret/abc"
+    repeated = said(f"your key is {key}").replace(b"/", rb"\/")
+    with GunicornProcess({"upstream": raw_upstream.url, "api_key": key}) as server:
+        server.wait_until_it_answers()
+        steps = [
+            *ticking(*WORDS),
+            chunk(repeated),
+            TICK,
+            chunk(repeated[:60]),
+            TICK,
+            chunk(repeated[60:]),
+            *ticking("end"),
+        ]
+        answer = ask(server, spoken(raw_upstream, *steps))
+        server.kill()
+    data = "".join(timed.event.data for timed in answer.events)
+    assert data.count("your key is ****") == 2 and "secret" not in data and "end" in data

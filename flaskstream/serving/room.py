@@ -31,11 +31,13 @@ class Room:
     """What a worker can hold.
 
     Attributes:
-        connections: that it has at once.
+        connections: that it has at once, or answers at once, where each takes a thread.
+        setting: of gunicorn's, that says so.
         told_at: when it was last told that all of them are taken, in seconds of the monotonic clock.
     """
 
     connections: int
+    setting: str
     told_at: float = 0.0
 
 
@@ -49,15 +51,16 @@ def make_room(worker: Any) -> None:
     Args:
         worker: gunicorn's, as its hook `post_worker_init` gets it.
     """
-    connections = int(worker.cfg.worker_connections if is_patched() else worker.cfg.threads)
-    _rooms[os.getpid()] = Room(connections)
+    setting = "worker_connections" if is_patched() else "threads"
+    connections = int(getattr(worker.cfg, setting))
+    _rooms[os.getpid()] = Room(connections, setting)
     needed = DESCRIPTORS_OF_A_STREAM * connections + DESCRIPTORS_BESIDE
     got = _raise_descriptors(needed)
     if got < needed:
         log.warning(
             "expected room for %d descriptors, which %d connections need, got %d: further clients will wait without an"
-            " answer. Raise the hard limit (LimitNOFILE=%d in systemd, ulimit -Hn), or lower worker_connections to %d",
-            *(needed, connections, got, needed, max(1, (got - DESCRIPTORS_BESIDE) // DESCRIPTORS_OF_A_STREAM)),
+            " answer. Raise the hard limit (LimitNOFILE=%d in systemd, ulimit -Hn), or lower %s to %d",
+            *(needed, connections, got, needed, setting, max(1, (got - DESCRIPTORS_BESIDE) // DESCRIPTORS_OF_A_STREAM)),
         )
 
 
@@ -92,6 +95,6 @@ def tell_if_full(max_streams: int | None) -> None:
     given = "none" if max_streams is None else max_streams
     log.warning(
         "all %d connections of this worker are taken by streams: further clients wait without an answer, not even a"
-        " 503. Raise worker_connections, or have max_streams (%s) below it",
-        *(room.connections, given),
+        " 503. Raise %s, or have max_streams (%s) below it",
+        *(room.connections, room.setting, given),
     )

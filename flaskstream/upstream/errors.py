@@ -70,7 +70,8 @@ def translated_errors(before_head: bool, asked: str = "") -> Iterator[None]:
 def translate(error: Exception, before_head: bool) -> FlaskStreamError | None:
     """Return what an error means; `None` if it is not the upstream's, but a mistake in a program."""
     causes = list(_causes(error))
-    if any(_is_for_want_of_a_descriptor(cause) for cause in causes) or (before_head and _has_no_descriptor()):
+    is_network = before_head and isinstance(error, _OTHERS)
+    if any(_is_for_want_of_a_descriptor(cause) for cause in causes) or (is_network and _has_no_descriptor()):
         return TooManyStreams("expected a descriptor for a connection to the upstream, got none: raise LimitNOFILE")
     name = type(causes[-1]).__name__
     if any(_is_timeout(cause) for cause in causes):
