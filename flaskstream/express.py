@@ -43,7 +43,7 @@ class Express:
         outlet: where it goes.
     """
 
-    __slots__ = ("_has_sent", "_is_gone", "_left", "_next_wait", "_now", "_outlet", "_tally", "_turn", "_wire")
+    __slots__ = ("_has_sent", "_is_gone", "_lane", "_left", "_next_wait", "_outlet", "_tally", "_turn", "_wire")
 
     def __init__(
         self, turn: Any, wire: Wire, tally: Tally, next_wait: Callable[[float], float | None], outlet: Outlet
@@ -53,21 +53,26 @@ class Express:
         self._tally = tally
         self._next_wait = next_wait
         self._outlet = outlet
-        self._now: Callable[[], Any] | None = None  # of the short way, which is not yet known
+        self._lane: Any = None  # the short way, which is not yet known
         self._left = b""
         self._is_gone = False
         self._has_sent = False  # since it was last asked when the greenlet is to be woken
 
-    def go(self) -> bool:
-        """Send what has come; return whether the greenlet can wait on. Nothing here waits."""
-        now = self._now
-        if now is None:
-            now = self._now = self._turn.lane.now
-        item = now()
-        if item is NOTHING:
-            return True
+    def go(self, item: Any = None) -> bool:
+        """Send what has come; return whether the greenlet can wait on. Nothing here waits.
+
+        Args:
+            item: that has come; `None`: the short way tells.
+        """
         if item is None:
-            return False
+            lane = self._lane
+            if lane is None:
+                lane = self._lane = self._turn.lane
+            item = lane.now()
+            if item is NOTHING:
+                return True
+            if item is None:
+                return False
         wire, tally = self._wire, self._tally
         if type(item) in wire.single:  # nearly always
             frame = wire.frame(item)

@@ -93,7 +93,7 @@ class Tally:
         since: when the wait of now began, in seconds of the clock.
     """
 
-    __slots__ = (  # what is near in memory is fetched at once: of many streams each is cold when its token comes
+    __slots__ = (
         *("since", "_clock", "_heard", "_bytes", "_is_plain", "_events", "_tokens", "stream_id", "reason", "_code"),
         *("_whom", "_started_at"),
         *("_source_wait", "_client_wait", "_source_gap", "_client_gap", "_first_event_ms", "_first_token_ms"),

@@ -17,7 +17,10 @@ READY, OVER = object(), object()
 
 
 class GoesBy(Protocol):
-    """What a wait goes by: it does what the greenlet would be woken for, where the loop has found that."""
+    """What a wait goes by: it does what the greenlet would be woken for, where the loop has found that.
+
+    At a `TurnBell` its `go` may be given the item that has come.
+    """
 
     def go(self) -> bool:
         """Do it, without waiting for anything; return whether the greenlet can wait on."""
@@ -211,7 +214,7 @@ class Turn:
             self.end()
 
 
-class _Rung(Waiting):
+class Taker(Waiting):
     """The same, until it is rung for."""
 
     __slots__ = ("has_rung",)
@@ -220,19 +223,23 @@ class _Rung(Waiting):
         super().__init__()
         self.has_rung = False
 
-    def ring(self) -> None:
-        express = self._express
-        if express is not None and self._waiting is not None:
-            try:
-                if express.go():
-                    return
-            except Exception as error:
-                self._failure = error
-            self._express = None  # until the greenlet has seen to what that could not do
-            self.rouse()
-        elif not self.has_rung:
-            self.has_rung = True
-            self.rouse()
+    def ring(self, item: Any = None) -> None:
+        """Ring for what has come.
+
+        Args:
+            item: that alone, if whoever waits has all that came before it; `None`: it has to look.
+        """
+        express: Any = self._express
+        if express is None or self._waiting is None:
+            self.ring_later()
+            return
+        try:
+            if express.go(item):
+                return
+        except Exception as error:
+            self._failure = error
+        self._express = None  # until the greenlet has seen to what that could not do
+        self.rouse()
 
     def ring_later(self) -> None:
         self._express = None
@@ -248,18 +255,24 @@ class TurnBell:
         turn: begun by this.
 
     Attributes:
-        ring: does what the wait is for, or ends it: now, or the next one. From this thread, as `Waiting.rouse`.
-        rouse: ends the wait in any case, so that its greenlet does that in a turn of its own.
+        taker: who waits. From this thread, as `Waiting.rouse`.
     """
 
-    __slots__ = ("_express", "_turn", "_waiting", "ring", "rouse")
+    __slots__ = ("_express", "_turn", "taker")
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
-        self._waiting = _Rung()
+        self.taker = Taker()
         self._express: GoesBy | None = None
-        self.ring, self.rouse = self._waiting.ring, self._waiting.ring_later
-        turn.begin(self._waiting)
+        turn.begin(self.taker)
+
+    def ring(self) -> None:
+        """Do what the wait is for, or end it: now, or the next one."""
+        self.taker.ring()
+
+    def rouse(self) -> None:
+        """End the wait in any case, so that its greenlet does that in a turn of its own."""
+        self.taker.ring_later()
 
     def go_by(self, express: GoesBy | None) -> None:
         """Have all waits from now on go by this."""
@@ -267,13 +280,13 @@ class TurnBell:
 
     def wait(self, seconds: float) -> None:
         """Wait until it rings, or the turn is over."""
-        if not self._waiting.has_rung:
-            self._waiting.wait(min(self._turn.until, time.monotonic() + seconds), self._express)
-        self._waiting.has_rung = False
+        if not self.taker.has_rung:
+            self.taker.wait(min(self._turn.until, time.monotonic() + seconds), self._express)
+        self.taker.has_rung = False
 
     def close(self) -> None:
         """Be done with it."""
-        self._waiting.close()
+        self.taker.close()
 
 
 def _next(items: Iterator[Any]) -> Any:

@@ -29,7 +29,7 @@ from flaskstream.resume.wire import Delivery, RecordedWire, Unrecorded
 from flaskstream.sse import Decoder
 from flaskstream.stores.memory import MemoryStore
 from flaskstream.stores.protocol import DONE, FAILED, RUNNING, Batch, NewStream, Record, StreamInfo, is_instant
-from flaskstream.waiting import Turn
+from flaskstream.waiting import Turn, TurnBell
 from flaskstream.wire import Together
 
 BEGUN = StreamInfo("a-stream", "0123456789abcdef0123", None, "", RUNNING, 0, True, False, 0.0)
@@ -64,14 +64,86 @@ def test_readers_may_have_what_is_written(live):
 def test_readers_in_the_only_process_do_not_wait_for_its_store():
     live = Live(BEGUN, is_shared=False, is_instant=True)
     assert not live.add(b"one")
-    assert live.after(0) == [Record(1, b"one")] and live.newest == b"one" and live.info.last == 1
+    assert live.after(0) == [Record(1, b"one")] and live.info.last == 1
     assert not live.is_far_ahead
     assert any(live.add(b"more") for _ in range(TOGETHER_RECORDS))
     assert len(write(live).records) == TOGETHER_RECORDS and not live.add(b"less")
     assert live.add(b"x" * TOGETHER_BYTES)
     live.finish(ends.done(0))
     assert write(live).state == DONE and not live.has_unwritten()
-    assert live.newest is None  # a reader has to be told of an end otherwise
+
+
+class Taking(TurnBell):
+    """A reader's bell that waits all the time, and keeps what it is rung for."""
+
+    def __init__(self):
+        self.taker = self
+        self.taken = []
+
+    def ring(self, item=None):
+        self.taken.append(item)
+
+    def rouse(self):
+        self.taken.append("in a turn of its own")
+
+
+def test_readers_that_have_all_of_it_are_handed_what_comes_alone_and_have_to_look_for_all_else():
+    live = Live(BEGUN, is_shared=False, is_instant=True)
+    one, two = Taking(), Taking()
+    live.attach(one)
+    live.add(b"1")
+    live.attach(two)
+    live.add(b"2")
+    live.add_together([b"3", b"4"])
+    live.add(b"5")
+    live.detach(one)
+    live.add(b"6")
+    write(live)
+    live.give_up_recording()
+    live.add(b"7")  # which has no id
+    live.finish(ends.done(7))
+    assert one.taken == [b"1", b"2", None, b"5"]
+    assert two.taken == [b"2", None, b"5", b"6", None, None, None]
+
+
+def test_what_waits_for_a_store_is_handed_to_nobody():
+    live, bell = Live(BEGUN), Taking()
+    live.attach(bell)
+    live.add(b"one")
+    assert bell.taken == []
+    write(live)
+    assert bell.taken == [None]
+
+
+def test_many_readers_are_handed_nothing_where_that_would_hold_up_others():
+    live = Live(BEGUN, is_shared=False, is_instant=True)
+    bells = [Taking() for _ in range(300)]
+    for bell in bells[:200]:
+        live.attach(bell)
+    live.add(b"one")
+    assert all(bell.taken == [b"one"] for bell in bells[:200])
+    for bell in bells[200:]:
+        live.attach(bell)
+    live.add(b"two")
+    assert {bell.taken[-1] for bell in bells} == {"in a turn of its own"}
+
+
+def test_a_lease_that_a_write_has_renewed_needs_no_renewal_until_the_next_look():
+    live = Live(BEGUN, is_shared=False, is_instant=True)
+    assert live.needs_renewal()
+    live.add(b"one")
+    write(live)
+    assert not live.needs_renewal() and live.needs_renewal()
+
+
+def test_the_bytes_of_an_answer_are_counted_though_the_first_ones_are_no_longer_here():
+    live = Live(BEGUN, is_shared=False, is_instant=True)
+    sizes = [KEPT_BYTES // 8, 3, KEPT_BYTES // 3, KEPT_BYTES, 1, 700]
+    for n, size in enumerate(sizes, 1):
+        live.add(b"x" * size)
+        assert (live.last, live.size) == (n, sum(sizes[:n]))
+        write(live)
+    assert live.after(0) is None and [record.number for record in live.after(5)] == [6]
 
 
 def test_what_is_added_together_rings_once():
@@ -149,7 +221,6 @@ def test_a_store_of_the_only_process_that_refuses_takes_no_id_back():
     live.add(b"three")
     assert live.after(0) == [Record(1, b"one"), Unrecorded(2, b"two"), Unrecorded(3, b"three")]
     assert [type(record) for record in live.after(0)] == [Record, Unrecorded, Unrecorded]
-    assert live.newest is None
 
 
 def test_what_comes_during_a_write_goes_together_in_the_next_one(live):

@@ -169,22 +169,26 @@ class _Adding:
         generation: to which it is added.
     """
 
-    __slots__ = ("_failure", "_generation", "_left", "_live", "_turn")
+    __slots__ = ("_failure", "_generation", "_lane", "_left", "_live", "_turn")
 
     def __init__(self, turn: Turn, generation: Generation) -> None:
         self._turn = turn
         self._generation = generation
         self._live = generation.live
+        self._lane: Any = None  # the short way, which is not yet known
         self._failure: Exception | None = None
         self._left: list[bytes] = []  # more than others should wait for
 
     def go(self) -> bool:
-        item = self._turn.lane.now()
-        if item is None or item is NOTHING:
-            return item is NOTHING
+        lane = self._lane
+        if lane is None:
+            lane = self._lane = self._turn.lane
+        item = lane.now()
         try:
             if type(item) is bytes:  # nearly always
                 return not self._live.add(item) or self._generation.tell()
+            if item is None or item is NOTHING:
+                return item is NOTHING
             blocks = encoded(item)
             if len(blocks) > _TURN:
                 self._left = blocks

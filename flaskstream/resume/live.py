@@ -35,7 +35,11 @@ _SEND = 8  # as much as so many events
 
 TOGETHER_RECORDS = 64
 TOGETHER_BYTES = 32 * 1024
-"""So much comes together into a store that is no more than this process: readers do not wait for it."""
+"""So much comes together into a store that is no more than this process, or not quite twice as much: readers do not
+wait for it."""
+
+_LARGE_BYTES = TOGETHER_BYTES // TOGETHER_RECORDS
+"""Of a record: smaller ones are counted, and not measured."""
 
 _BATCH_RECORDS = 1000
 
@@ -54,19 +58,15 @@ class Live:
 
     Attributes:
         end: how it ended; `None`: it has not.
-        last: the number of its last record; 0: it has none.
-        size: of all its records, in bytes.
-        newest: the block of the last record, for readers that have all before it; `None`: more came with it, it is the
-            end, they have to wait for the store, or it has no id.
         is_resumable: its records are in the store, or on their way.
         is_shown_at_once: readers need not wait for the store.
     """
 
-    __slots__ = (  # see `Tally`
-        *("_blocks", "last", "size", "newest", "_shows_newest", "is_shown_at_once", "is_resumable", "_rings", "_bells"),
-        *("_due_number", "_due_size", "_written", "_written_size", "_taken", "_recorded", "_dropped", "_dropped_size"),
-        *("_lock", "_room", "end", "stream_id", "epoch", "_begun", "_most_bytes", "_is_shared", "_is_instant"),
-        *("_is_end_written", "_lagging_for", "_on_lost_recording", "unread_since", "_unread"),
+    __slots__ = (
+        *("_begun", "_bells", "_blocks", "_dropped", "_dropped_size", "_hands_over", "_is_each_due", "_is_end_written"),
+        *("_is_instant", "_is_shared", "_lagging_for", "_large_size", "_lock", "_most_bytes", "_on_lost_recording"),
+        *("_only", "_recorded", "_room", "_size", "_sized", "_taken", "_takers", "_unread", "_was_written", "_written"),
+        *("_written_size", "end", "epoch", "is_resumable", "is_shown_at_once", "stream_id", "unread_since"),
     )
 
     def __init__(
@@ -83,11 +83,9 @@ class Live:
         self.epoch = info.epoch
         self._begun = info
         self.end: End | None = None
-        self.last = self.size = 0
-        self.newest: bytes | None = None
         self.is_resumable = is_resumable
         self.is_shown_at_once = is_instant or not is_resumable
-        self._shows_newest = is_resumable and is_instant
+        self._hands_over = is_resumable and is_instant  # readers get what is added itself, and its number is its id
         self._is_shared, self._is_instant = is_shared, is_instant
         self._most_bytes = most_bytes
         self._unread = set() if unread is None else unread
@@ -99,8 +97,9 @@ class Live:
         self._blocks: list[bytes] = []  # of the records; these themselves would be work for the collector of garbage
         self._recorded = sys.maxsize if is_resumable else 0  # the number of the last record that ever will be
         self._dropped = self._dropped_size = 0  # so many of the first ones are no longer here
+        self._sized = self._size = 0  # so many were measured, and this is what they have
         self._written = self._written_size = 0  # up to the last record that the store has
-        self._is_end_written = False
+        self._is_end_written = self._was_written = False
         self._lagging_for = 0.0  # seconds for which the store has been behind
         self._set_bells(())
         self._taken = 0  # the number of the last record that some reader has passed on
@@ -126,32 +125,40 @@ class Live:
 
     def add(self, block: bytes) -> bool:
         """Add an event, for readers to have; return whether the store is due to be told."""
-        self._blocks.append(block)
-        self.last += 1
-        self.size += len(block)
-        if self._shows_newest:
-            self.newest = block
-        elif not self.is_resumable:
+        blocks = self._blocks
+        blocks.append(block)
+        only = self._only
+        if only is None:
+            self._added(block)
+        else:  # nearly always
+            only.ring(block)
+        if self._is_each_due or not len(blocks) % TOGETHER_RECORDS:
+            return True
+        return len(block) > _LARGE_BYTES and self._is_large(len(block))
+
+    def _added(self, block: bytes) -> None:
+        if not self.is_resumable:
             self._drop(self.last - 1, UNRECORDED_BYTES)
-        if self.is_shown_at_once:
-            rings = self._rings
-            if len(rings) == 1:
-                rings[0]()
-            else:
-                self._ring(1)
-        return self.last >= self._due_number or self.size >= self._due_size
+        takers = self._takers
+        if len(takers) > 1 and len(takers) * (_SEND + 1) <= _MOST_SENDS:
+            for taker in takers:
+                taker.ring(block)
+        elif self.is_shown_at_once:
+            self._ring(1)
+
+    def _is_large(self, size: int) -> bool:
+        self._large_size += size
+        return self._large_size >= TOGETHER_BYTES
 
     def add_together(self, blocks: list[bytes]) -> bool:
         """Do the same with several that came together, for readers to have together."""
         self._blocks += blocks
-        self.last += len(blocks)
-        self.size += sum(map(len, blocks))
-        self.newest = None
         if not self.is_resumable:
             self._drop(self.last - 1, UNRECORDED_BYTES)
         if self.is_shown_at_once:
             self._ring(len(blocks))
-        return self.last >= self._due_number or self.size >= self._due_size
+        has_passed_one = len(self._blocks) % TOGETHER_RECORDS < len(blocks)
+        return self._is_each_due or has_passed_one or self._is_large(sum(map(len, blocks)))
 
     def finish(self, end: End) -> None:
         """Add the end; a second one is none."""
@@ -159,12 +166,25 @@ class Live:
             if self.end is not None:
                 return
             self._blocks.append(end.block)
-            self.last += 1
-            self.size += len(end.block)
-            self.end, self.newest = end, None
+            self.end = end
         if self.is_shown_at_once:
             self._room.ring()
             self._ring(1)
+
+    @property
+    def last(self) -> int:
+        """The number of its last record; 0: it has none."""
+        with self._lock:
+            return self._dropped + len(self._blocks)
+
+    @property
+    def size(self) -> int:
+        """Of all its records, in bytes."""
+        with self._lock:
+            new = self._blocks[self._sized - self._dropped :]
+            self._sized += len(new)
+            self._size += sum(map(len, new))
+            return self._size
 
     @property
     def events(self) -> int:
@@ -174,13 +194,17 @@ class Live:
     # The recorder
 
     def _set_due(self) -> None:
-        """Set from when on the store has to have what it does not."""
+        """Set whether the store has to have each record from now on, or some together."""
         can_wait = self.is_resumable and self._is_instant
-        self._due_number = self._written + TOGETHER_RECORDS if can_wait else 0
-        self._due_size = min(self._written_size + TOGETHER_BYTES, self._most_bytes + 1)
+        self._is_each_due = not can_wait or self._most_bytes - self.size < 4 * TOGETHER_BYTES
+        self._large_size = 0
 
     def _is_due(self) -> bool:
-        return self.end is not None or self.last >= self._due_number or self.size >= self._due_size
+        if self.end is not None or self._is_each_due or self._large_size >= TOGETHER_BYTES:
+            return True
+        with self._lock:
+            written = self._written - self._dropped
+            return len(self._blocks) // TOGETHER_RECORDS > written // TOGETHER_RECORDS
 
     def unwritten(self) -> Batch | None:
         """Return what the store does not have yet; `None`: it has all of it, or will never have it."""
@@ -201,6 +225,7 @@ class Live:
 
     def written(self, batch: Batch) -> None:
         """Say that the store has these: readers may, too."""
+        self._was_written = True
         with self._lock:
             if batch.records:
                 new = batch.records[max(0, self._written + 1 - batch.records[0].number) :]
@@ -214,6 +239,11 @@ class Live:
             self._room.ring()
         if batch.records and not self.is_shown_at_once:
             self._ring(len(batch.records))
+
+    def needs_renewal(self) -> bool:
+        """Tell whether nothing was written since this was last asked; what is written renews the lease, too."""
+        was_written, self._was_written = self._was_written, False
+        return not was_written
 
     def has_unwritten(self) -> bool:
         """Tell whether there is something that the store does not have."""
@@ -268,7 +298,8 @@ class Live:
                 return
             self.is_resumable, self.is_shown_at_once = False, True
             self._recorded = self._written
-            self._shows_newest, self.newest = False, None
+            self._hands_over = False
+            self._set_bells(self._bells)
             self._set_due()
         self._room.ring()
         self._ring(len(self._blocks))
@@ -287,7 +318,9 @@ class Live:
 
     def _set_bells(self, bells: tuple[Bell | TurnBell, ...]) -> None:
         self._bells = bells  # other ones when they change: they are gone through without the lock
-        self._rings = tuple(bell.ring for bell in bells)
+        takers = tuple(bell.taker for bell in bells if isinstance(bell, TurnBell)) if self._hands_over else ()
+        self._takers = takers if len(takers) == len(bells) else ()  # of all readers, or of none
+        self._only = self._takers[0] if len(self._takers) == 1 else None
 
     def attach(self, bell: Bell | TurnBell) -> None:
         """Have a reader's bell rung when there is more."""
@@ -322,9 +355,9 @@ class Live:
     def _ring(self, events: int) -> None:
         """Have all readers take so many new events: at once, if that does not hold up others for long."""
         bells = self._bells
-        if len(bells) * (_SEND + events) <= _MOST_SENDS:
-            for ring in self._rings:
-                ring()
-        else:
-            for bell in bells:
+        at_once = len(bells) * (_SEND + events) <= _MOST_SENDS
+        for bell in bells:
+            if at_once:
+                bell.ring()
+            else:
                 bell.rouse()

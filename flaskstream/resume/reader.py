@@ -132,13 +132,13 @@ class Reader:
         if live.end is not None:
             _raise_unless_done(live.end.state, live.end.failure, self._delivery)
 
-    def _now(self) -> Record | bytes | Together | Signal | None:
-        """Return what has come, without waiting; `None`: it is not as simple as that."""
+    def _now(self) -> Record | Together | Signal | None:
+        """Return what has come, without waiting; `None`: it is not as simple as that.
+
+        What came alone is handed to whoever waits, without a word here: see `Live.add`.
+        """
         live = self._live
         assert live is not None
-        newest = live.newest
-        if newest is not None and live.last - self._delivery.sent == 1:
-            return newest  # which the wire counts: see `_catch_up`
         self._catch_up()
         records = live.after(self._after) if live.end is None else None
         if not records:
@@ -150,7 +150,7 @@ class Reader:
         return records[0] if len(records) == 1 else Together(records)
 
     def _catch_up(self) -> None:
-        """Know of what was taken from `_now` without a word: it has been sent."""
+        """Know of what was handed past this reader: it has been sent."""
         self._after = max(self._after, self._delivery.sent)
 
     def _older(self, live: Live) -> Sequence[Record]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Collection, NamedTuple
+from typing import Collection, NamedTuple, Sequence
 
 from flaskstream.native import original
 from flaskstream.stats.layout import COUNTERS, ENDS, FIRST_TOKEN, GAP, OPEN, Histogram
@@ -81,7 +81,7 @@ class Stats:
         """Count how long a stream's first token took."""
         row = self._own_row()
         with self._lock:
-            _observe(row, FIRST_TOKEN, milliseconds)
+            _observe(row, FIRST_TOKEN, [milliseconds])
 
     def told(self, now: Told, before: Told, gaps: Collection[float]) -> None:
         """Count events that have left.
@@ -98,9 +98,7 @@ class Stats:
             row[_BYTES] += now.bytes - before.bytes
             row[_SOURCE] += int((now.source_seconds - before.source_seconds) * 1_000_000)
             row[_CLIENT] += int((now.client_seconds - before.client_seconds) * 1_000_000)
-            row[GAP.start] += int(sum(gaps) * 1_000_000)
-            for gap in gaps:
-                row[GAP.bucket(gap * 1000)] += 1
+            _observe(row, GAP, [gap * 1000 for gap in gaps])
 
     def _add(self, word: int, number: int) -> None:
         row = self._own_row()
@@ -117,9 +115,10 @@ class Stats:
         return row
 
 
-def _observe(row: memoryview, histogram: Histogram, milliseconds: float) -> None:
-    row[histogram.start] += int(milliseconds * 1000)
-    row[histogram.bucket(milliseconds)] += 1
+def _observe(row: memoryview, histogram: Histogram, milliseconds: Sequence[float]) -> None:
+    row[histogram.start] += int(sum(milliseconds) * 1000)
+    for word, count in histogram.buckets(milliseconds):
+        row[word] += count
 
 
 class NotCounted(Stats):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass
+from typing import Sequence
 
 from flaskstream.errors import FlaskStreamError
 
@@ -44,9 +45,10 @@ class Histogram:
     def end(self) -> int:
         return self.start + 2 + len(BOUNDS_MS)
 
-    def bucket(self, milliseconds: float) -> int:
-        """Return the word that counts this value."""
-        return self.start + 1 + bisect.bisect_left(BOUNDS_MS, milliseconds)
+    def buckets(self, milliseconds: Sequence[float]) -> list[tuple[int, int]]:
+        """Return each word that counts some of these values, and how many of them it counts."""
+        first, found = self.start + 1, [bisect.bisect_left(BOUNDS_MS, value) for value in milliseconds]
+        return [(first + bucket, found.count(bucket)) for bucket in set(found)]
 
 
 OPEN = 0

@@ -21,8 +21,8 @@ _went = []
 _go = Express.go
 
 
-def _counted(self):
-    goes_on = _go(self)
+def _counted(self, item=None):
+    goes_on = _go(self, item)
     _went.append(goes_on)
     return goes_on
 
