@@ -219,9 +219,11 @@ class Live:
     def _records_after(self, number: int, last: int) -> list[Record]:
         """Return the records behind this one, up to that one."""
         blocks = self._blocks[number - self._dropped : max(0, last - self._dropped)]
+        recorded = max(0, self._recorded - number)
+        if recorded >= len(blocks):  # nearly always
+            return list(map(record_of, enumerate(blocks, number + 1)))
         numbered = enumerate(blocks, number + 1)
-        recorded = map(record_of, islice(numbered, max(0, self._recorded - number)))
-        return [*recorded, *map(unrecorded_of, numbered)]
+        return [*map(record_of, islice(numbered, recorded)), *map(unrecorded_of, numbered)]
 
     def written(self, batch: Batch) -> None:
         """Say that the store has these: readers may, too."""
@@ -229,8 +231,9 @@ class Live:
         with self._lock:
             if batch.records:
                 new = batch.records[max(0, self._written + 1 - batch.records[0].number) :]
-                self._written_size += sum([len(block) for _, block in new])
                 self._written = max(self._written, batch.records[-1].number)
+                has_all = self._written == self.last
+                self._written_size = self.size if has_all else self._written_size + sum(len(one.block) for one in new)
                 self._lagging_for = 0.0
                 self._set_due()
             self._is_end_written = self._is_end_written or batch.state != RUNNING

@@ -24,13 +24,13 @@ class GunicornOutlet:
         own: the socket below it that never waits.
     """
 
-    __slots__ = ("_is_chunked", "_response", "_send", "_sendall", "_uncounted")
+    __slots__ = ("_is_chunked", "_own", "_response", "_sendall", "_uncounted")
 
     def __init__(self, response: Any, own: Any) -> None:
         self._response = response
         self._is_chunked = response.chunked
         self._uncounted = 0  # bytes, by the response
-        self._send = own.send
+        self._own = own
         self._sendall = response.sock.sendall
 
     def send(self, frame: bytes) -> bytes:
@@ -39,7 +39,7 @@ class GunicornOutlet:
         self._uncounted += size
         data = b"%X\r\n%b\r\n" % (size, frame) if self._is_chunked else frame
         try:
-            sent = self._send(data)
+            sent = self._own.send(data)
         except OSError as error:
             if error.errno not in _FULL:
                 raise

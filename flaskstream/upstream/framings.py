@@ -28,6 +28,11 @@ class Framing(Protocol):
     failure: UpstreamTruncated | None
     """What came behind the last bytes that were returned cannot be understood."""
 
+    @property
+    def is_between_chunks(self) -> bool:
+        """The next byte is the first one of a chunk: see `whole_chunk`."""
+        ...
+
     def feed(self, data: bytes) -> bytes:
         """Return what is of the body; may be empty."""
         ...
@@ -41,6 +46,7 @@ class UntilItsEnd:
     """A body that ends with its connection, cut or not."""
 
     failure: UpstreamTruncated | None = None
+    is_between_chunks = False
 
     def __init__(self) -> None:
         self.is_over = False
@@ -61,6 +67,7 @@ class Counted:
     """
 
     failure: UpstreamTruncated | None = None
+    is_between_chunks = False
 
     def __init__(self, length: int) -> None:
         self._left = length
@@ -92,13 +99,13 @@ class Chunked:
         self._line = b""  # that has no end yet
         self._take = Chunked._take_size  # what the next line is
 
+    @property
+    def is_between_chunks(self) -> bool:
+        return self._take is Chunked._take_size and not self._left and not self._line
+
     def feed(self, data: bytes) -> bytes:
-        if self._take is Chunked._take_size and not self._left and not self._line:
-            end = data.find(b"\r\n", 1, _USUAL_SIZE_LINE)
-            size = len(data) - end - 4
-            if end > 0 and size > 0 and data.endswith(b"\r\n") and data[:end] == b"%x" % size:
-                return data[end + 2 : -2]  # one whole chunk, as it comes from who flushes
-        return self._fed(data)
+        content = whole_chunk(data) if self.is_between_chunks else None
+        return self._fed(data) if content is None else content
 
     def _fed(self, data: bytes) -> bytes:
         if self._line:
@@ -150,6 +157,14 @@ class Chunked:
         if self._take is not Chunked._take_trailer:  # some servers leave out the empty line behind the last chunk
             raise UpstreamTruncated("expected the last chunk from the upstream, got the end of its connection")
         self.is_over = True
+
+
+def whole_chunk(data: bytes) -> bytes | None:
+    """Return what is in a chunk that is there to its last byte, as it comes from who flushes; `None`: it is no such."""
+    end = data.find(b"\r\n", 1, _USUAL_SIZE_LINE)
+    size = len(data) - end - 4
+    is_whole = end > 0 and size > 0 and data.endswith(b"\r\n") and data[:end] == b"%x" % size
+    return data[end + 2 : -2] if is_whole else None
 
 
 def _size(digits: bytes) -> int | None:

@@ -11,7 +11,7 @@ import ssl
 import time
 from typing import Any
 
-from flaskstream.upstream.framings import Chunked, Counted, Framing, UntilItsEnd
+from flaskstream.upstream.framings import Chunked, Counted, Framing, UntilItsEnd, whole_chunk
 from flaskstream.waiting import GoesBy, Turn, readable
 
 READ_BYTES = 64 * 1024
@@ -27,8 +27,8 @@ class SocketReader:
     """
 
     __slots__ = (
-        *("_raw", "_socket", "_framing", "_patience", "_heard_at", "_turn", "_back", "_first", "_readable"),
-        *("_recv", "_is_tls", "_has_ended", "_is_heard"),
+        *("_back", "_first", "_framing", "_has_ended", "_heard_at", "_is_between_chunks", "_is_heard", "_is_tls"),
+        *("_patience", "_raw", "_readable", "_socket", "_source", "_turn"),
     )
 
     def __init__(self, raw: Any, own: Any) -> None:
@@ -49,7 +49,8 @@ class SocketReader:
             self._back = error
         self._readable = readable(own.fileno())
         self._is_tls = hasattr(own, "pending")  # what TLS has decrypted makes no socket readable
-        self._recv = own.recv if self._is_tls else getattr(own, "_sock", own).recv
+        self._source = own if self._is_tls else getattr(own, "_sock", own)
+        self._is_between_chunks = False  # nor is there more behind what was read
         if self._readable is None:
             own.settimeout(patience)
 
@@ -84,7 +85,7 @@ class SocketReader:
                     until = self._turn.until
                 while (self._is_tls and self._socket.pending()) or self._readable.wait(until, express):
                     try:
-                        data = self._recv(READ_BYTES)
+                        data = self._source.recv(READ_BYTES)
                         break
                     except (BlockingIOError, ssl.SSLWantReadError):
                         continue  # half a record of TLS
@@ -96,6 +97,7 @@ class SocketReader:
             if not data:
                 framing.close()
             content = framing.feed(data)
+            self._is_between_chunks = False  # as far as is known
             if framing.is_over:
                 self._give_back()
             if content:
@@ -105,9 +107,8 @@ class SocketReader:
 
     def read_now(self) -> bytes | None:
         """Return what has come, in the hub: b"" if it is nothing yet; `None`: it takes a `read` to tell."""
-        framing = self._framing
         try:
-            data = self._recv(READ_BYTES)
+            data = self._source.recv(READ_BYTES)
         except (BlockingIOError, ssl.SSLWantReadError):
             return b""
         except OSError as error:
@@ -117,8 +118,15 @@ class SocketReader:
             self._has_ended = True
             return None
         self._heard_at = time.monotonic()
+        content = whole_chunk(data) if self._is_between_chunks else None
+        return self._fed(data) if content is None else content
+
+    def _fed(self, data: bytes) -> bytes | None:
+        framing = self._framing
         content = framing.feed(data)
-        if framing.is_over or framing.failure is not None or (self._is_tls and self._socket.pending()):
+        has_more = self._is_tls and self._socket.pending()
+        self._is_between_chunks = framing.is_between_chunks and not self._is_tls
+        if framing.is_over or framing.failure is not None or has_more:
             self._back = content or None
             return None
         return content
@@ -126,7 +134,7 @@ class SocketReader:
     def _last_chance(self) -> bytes:
         """Return what is there after all: a process that stood still finds its timer and its socket at once."""
         try:
-            data: bytes = self._recv(READ_BYTES)
+            data: bytes = self._source.recv(READ_BYTES)
         except (BlockingIOError, ssl.SSLWantReadError):
             raise socket.timeout("timed out") from None
         return data
