@@ -164,8 +164,7 @@ class Pump:
         try:
             if not self._closed:  # else its first line must not run
                 items = prepare(source)
-                self._hand_over(items)
-                if self._turn is not None and self._turn.has_begun and not self._closed:
+                if self._hand_over(items) and self._turn is not None:
                     self._begin_turn(self._turn, items, source, at_end)
                     return
         except BaseException as error:  # SystemExit too: it must reach the client as an error, not as an end
@@ -173,6 +172,8 @@ class Pump:
         if items is not source:
             self._close(items)
         self._close(source)
+        if self._turn is not None:
+            self._turn.end()
         self._is_over = True
 
     def _begin_turn(self, turn: Turn, items: Iterator[Any], source: Iterator[Any], at_end: Callable[[], None]) -> None:
@@ -185,16 +186,18 @@ class Pump:
 
         self._direct = Direct(items, turn, self._signals, close)
 
-    def _hand_over(self, items: Iterator[Any]) -> None:
+    def _hand_over(self, items: Iterator[Any]) -> bool:
+        """Hand over the items; return whether there may be more of them in the turn of whoever takes."""
         self._is_advancing = True
         try:
             for item in items:
                 if item is not None:  # an empty one, which only shows that it is alive
                     self._put(item)
                     if self._turn is not None and self._turn.has_begun:
-                        return
+                        return not self._closed
                 if self._closed:
-                    return
+                    break
+            return False
         finally:
             self._is_advancing = False
 

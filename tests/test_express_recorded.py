@@ -15,7 +15,7 @@ import pytest
 from answer_vectors import said
 from apps.express import HEARTBEAT_SECONDS, LONG_SECONDS
 from raw_upstream import Pause, RawUpstream, chunk
-from recorded import CHAT, ask, follow, names, numbers, said_text, wait_until
+from recorded import CHAT, after, ask, follow, names, numbers, said_text, wait_until
 from relay_client import chat, post
 from test_express import SLOW, TICK, WORDS, running, spoken, ticking, went
 
@@ -133,3 +133,15 @@ def test_more_than_there_is_room_for_at_once_waits_for_no_heartbeat_and_no_lease
         server.kill()
     words = "".join(WORDS)
     assert said_text(answer) == words + "x" * 1400 + words + "y" * 300_000 + words and not answer.comments
+
+
+def test_who_comes_back_with_the_newest_id_has_the_end_when_it_comes(raw_upstream: RawUpstream) -> None:
+    name, steps = secrets.token_hex(16), (*ticking(*WORDS), Pause(HEARTBEAT_SECONDS))
+    with running(raw_upstream, "create_recorded_for_long") as server:
+        server.wait_until_it_answers()
+        first = record(named(name, server, spoken(raw_upstream, *steps)), stop_after=len(WORDS))
+        began = time.monotonic()
+        rest = follow(server, name, after(first))
+        assert time.monotonic() - began < LONG_SECONDS / 2  # and not with the next heartbeat
+        server.kill()
+    assert said_text(first) == "".join(WORDS) and names(rest) == ["done"]

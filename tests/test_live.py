@@ -128,14 +128,6 @@ def test_many_readers_are_handed_nothing_where_that_would_hold_up_others():
     assert {bell.taken[-1] for bell in bells} == {"in a turn of its own"}
 
 
-def test_a_lease_that_a_write_has_renewed_needs_no_renewal_until_the_next_look():
-    live = Live(BEGUN, is_shared=False, is_instant=True)
-    assert live.needs_renewal()
-    live.add(b"one")
-    write(live)
-    assert not live.needs_renewal() and live.needs_renewal()
-
-
 def test_the_bytes_of_an_answer_are_counted_though_the_first_ones_are_no_longer_here():
     live = Live(BEGUN, is_shared=False, is_instant=True)
     sizes = [KEPT_BYTES // 8, 3, KEPT_BYTES // 3, KEPT_BYTES, 1, 700]

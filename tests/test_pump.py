@@ -14,6 +14,7 @@ import pytest
 from one_view import PATIENCE, eventually
 
 from flaskstream.pump import ENDED, NOTHING, GeneratorFailed, Pump
+from flaskstream.waiting import Turn
 
 CHILD = "FLASKSTREAM_TEST_IN_GREENLETS"
 IN_GREENLETS = CHILD in os.environ
@@ -256,3 +257,18 @@ def test_closing_at_any_moment_leaves_no_thread_and_no_open_generator():
     assert eventually(lambda: threading.active_count() <= threads)
     gc.collect()
     assert all(len(source.closed) <= 1 for source in sources)
+
+
+def test_a_turn_that_ends_before_anything_came_in_it_has_an_end():
+    turn, is_waited_for = Turn(), threading.Event()
+
+    def source():
+        turn.begin(object())
+        is_waited_for.wait(PATIENCE)
+        yield None
+
+    pump = Pump(source(), turn=turn)
+    timer = threading.Timer(0.2, is_waited_for.set)
+    timer.start()
+    assert pump.take(PATIENCE) is ENDED
+    timer.join()

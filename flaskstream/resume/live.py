@@ -33,8 +33,8 @@ _MOST_SENDS = 2048
 _SEND = 8  # as much as so many events
 """What all readers may cost where they are served at once. Beyond that each has a turn of its own."""
 
-TOGETHER_RECORDS = 64
-TOGETHER_BYTES = 32 * 1024
+TOGETHER_RECORDS = 128
+TOGETHER_BYTES = 64 * 1024
 """So much comes together into a store that is no more than this process, or not quite twice as much: readers do not
 wait for it."""
 
@@ -65,7 +65,7 @@ class Live:
     __slots__ = (
         *("_begun", "_bells", "_blocks", "_dropped", "_dropped_size", "_hands_over", "_is_each_due", "_is_end_written"),
         *("_is_instant", "_is_shared", "_lagging_for", "_large_size", "_lock", "_most_bytes", "_on_lost_recording"),
-        *("_only", "_recorded", "_room", "_size", "_sized", "_taken", "_takers", "_unread", "_was_written", "_written"),
+        *("_only", "_recorded", "_room", "_size", "_sized", "_taken", "_takers", "_unread", "_written"),
         *("_written_size", "end", "epoch", "is_resumable", "is_shown_at_once", "stream_id", "unread_since"),
     )
 
@@ -99,7 +99,7 @@ class Live:
         self._dropped = self._dropped_size = 0  # so many of the first ones are no longer here
         self._sized = self._size = 0  # so many were measured, and this is what they have
         self._written = self._written_size = 0  # up to the last record that the store has
-        self._is_end_written = self._was_written = False
+        self._is_end_written = False
         self._lagging_for = 0.0  # seconds for which the store has been behind
         self._set_bells(())
         self._taken = 0  # the number of the last record that some reader has passed on
@@ -227,7 +227,6 @@ class Live:
 
     def written(self, batch: Batch) -> None:
         """Say that the store has these: readers may, too."""
-        self._was_written = True
         with self._lock:
             if batch.records:
                 new = batch.records[max(0, self._written + 1 - batch.records[0].number) :]
@@ -242,11 +241,6 @@ class Live:
             self._room.ring()
         if batch.records and not self.is_shown_at_once:
             self._ring(len(batch.records))
-
-    def needs_renewal(self) -> bool:
-        """Tell whether nothing was written since this was last asked; what is written renews the lease, too."""
-        was_written, self._was_written = self._was_written, False
-        return not was_written
 
     def has_unwritten(self) -> bool:
         """Tell whether there is something that the store does not have."""

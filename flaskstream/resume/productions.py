@@ -142,19 +142,11 @@ class Productions:
             self._recorder.write(live)
 
     def write(self) -> None:
-        """Have written what the store does not have yet, which renews leases, too; others have turns meanwhile."""
-        self._write(list(self._running.values()))
-
-    def _write(self, generations: list[Generation]) -> None:
-        for n, generation in enumerate(generations, 1):
+        """Have written what the store does not have yet, and renew all leases; others have turns meanwhile."""
+        for n, generation in enumerate(list(self._running.values()), 1):
             self._recorder.write(generation.live)
             if n % _TURN == 0 and self._is_instant:
                 time.sleep(_PAUSE_SECONDS)
-
-    def _renew(self) -> None:
-        """Renew leases: all of them, or, where nobody else counts on them, those that no write has renewed."""
-        running = list(self._running.values())
-        self._write([one for one in running if one.live.needs_renewal()] if self._is_instant else running)
 
     def write_what_waits(self) -> None:
         """Have written what a store in this process has only later, so that it can be counted."""
@@ -184,7 +176,7 @@ class Productions:
         for now in self._rounds(bell):
             if now - renewed_at > self._terms.lease / LOOKS_IN_A_LEASE:
                 renewed_at = now
-                self._renew()
+                self.write()
             self._stop_old_ones(now, min(now - before, _LONGEST_ROUND))
             before = now
 
