@@ -444,6 +444,29 @@ def test_an_answer_that_goes_on_without_its_store_is_not_ended_when_that_has_tak
     assert [(report.state, report.events) for report in ended] == [(DONE, 3)]
 
 
+class Late(MemoryStore):
+    """A store that sees each lease run out at once, as after a time in which this process was asleep."""
+
+    def begin(self, new, lease):
+        return super().begin(new, 0.0)
+
+    def append(self, batches, lease):
+        return super().append(batches, 0.0)
+
+
+def test_no_process_takes_for_lost_what_it_produces_itself():
+    streams, goes_on = Streams(Late()), threading.Event()
+
+    def answer(turn):
+        yield "one"
+        assert goes_on.wait(60)
+
+    begun = streams.begin(NewStream("a" * 32, "0" * 20), answer)
+    states = [streams.info(begun.info.stream_id).state for _ in range(3)]
+    goes_on.set()
+    assert list(streams.follow(begun.info, 0, Delivery(begun.info.epoch))) and states == [RUNNING] * 3
+
+
 def test_a_store_that_writes_some_at_a_time_is_not_behind_before_it_is_due(lost):
     live = Live(BEGUN, is_shared=False, is_instant=True, on_lost_recording=lost.append)
     live.add(b"one")

@@ -116,9 +116,11 @@ class Streams:
             if not here:
                 raise
             return here[0]
-        if info is not None and lose(self._store, info):
+        if info is None:
+            return None
+        if self._here.live(info.epoch) is None and lose(self._store, info):  # nobody loses what it produces itself
             return said(self._store, stream_id)
-        return None if info is None else self._with_what_is_here(info)
+        return self._with_what_is_here(info)
 
     def _with_what_is_here(self, info: StreamInfo) -> StreamInfo:
         """Return what is known of a stream, with what readers have before the store where both are in this process."""
