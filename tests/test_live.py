@@ -25,7 +25,7 @@ from flaskstream.resume.reader import Reader
 from flaskstream.resume.recorder import Recorder
 from flaskstream.resume.streams import Streams
 from flaskstream.resume.terms import SHORTEST_LEASE, Terms
-from flaskstream.resume.wire import Delivery, RecordedWire, Unrecorded
+from flaskstream.resume.wire import Delivery, Unrecorded
 from flaskstream.sse import Decoder
 from flaskstream.stores.memory import MemoryStore
 from flaskstream.stores.protocol import DONE, FAILED, RUNNING, Batch, NewStream, Record, StreamInfo, is_instant
@@ -272,7 +272,7 @@ def test_a_whole_answer_in_the_store_is_not_given_up(live, lost):
 
 
 def test_only_what_is_recorded_has_an_id_behind_which_one_can_go_on():
-    wire = RecordedWire(Delivery("0123456789abcdef0123"))
+    wire = Delivery("0123456789abcdef0123")
     (recorded,) = Decoder().feed(wire.frame(Record(7, b"data: x\n\n")))
     (passing,) = Decoder().feed(wire.frame(Unrecorded(8, b"data: y\n\n")))
     (later,) = Decoder().feed(wire.frame(Unrecorded(9, b"data: z\n\n")))
@@ -283,10 +283,9 @@ def test_only_what_is_recorded_has_an_id_behind_which_one_can_go_on():
 
 def test_the_end_of_what_is_not_recorded_has_the_id_of_an_end():
     delivery = Delivery("0123456789abcdef0123")
-    wire = RecordedWire(delivery)
     delivery.sent = 7
     delivery.end = Unrecorded(8, ends.done(7).block)
-    (end,) = Decoder().feed(wire.done("x"))
+    (end,) = Decoder().feed(delivery.done("x"))
     assert (end.event, end.id) == ("done", "done-0123456789abcdef0123")
 
 

@@ -9,7 +9,7 @@ from flaskstream.options import StreamOptions
 from flaskstream.pump import Pump
 from flaskstream.resume import reader
 from flaskstream.resume.reader import Reader
-from flaskstream.resume.wire import Delivery, RecordedWire
+from flaskstream.resume.wire import Delivery
 from flaskstream.sse import Decoder
 from flaskstream.stores.memory import MemoryStore
 from flaskstream.stores.protocol import DONE, Batch, NewStream, Record
@@ -23,8 +23,8 @@ NEW = NewStream("s" * 16, EPOCH)
 
 def wire_after(*sent, end=END):
     """A wire on which these have gone out, while the reader has come to the end already."""
-    wire = RecordedWire(Delivery(EPOCH))
-    wire._delivery.end = end
+    wire = Delivery(EPOCH)
+    wire.end = end
     for record in sent:
         wire.frame(record)
     return wire
@@ -66,7 +66,7 @@ def test_who_is_sent_away_hears_the_end_where_it_goes_on(monkeypatch):
     monkeypatch.setattr(reader, "_BLOCK_BYTES", 1)  # each is written by itself
     delivery, records = reader_of(store_with(*RECORDS, END))
     pump = Pump(records)
-    stream = Stream(pump, RecordedWire(delivery), "x", StreamOptions(), 0.0)
+    stream = Stream(pump, delivery, "x", StreamOptions(), 0.0)
     first = b""
     while b"data" not in first:  # before it there may be a comment
         first += next(stream)

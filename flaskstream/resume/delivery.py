@@ -22,7 +22,7 @@ from flaskstream.response import answer_without_stream, empty_response, error_re
 from flaskstream.resume.ids import Position, event_id, parse_event_id
 from flaskstream.resume.reader import EPOCH, gone
 from flaskstream.resume.streams import Streams
-from flaskstream.resume.wire import Delivery, RecordedWire
+from flaskstream.resume.wire import Delivery
 from flaskstream.stats import STATS
 from flaskstream.stores.protocol import EVICTED, RUNNING, StreamInfo
 from flaskstream.waiting import Turn
@@ -119,7 +119,7 @@ class Deliveries:
         """
         if info.state == EVICTED:
             return self._gone(info.epoch)
-        delivery, after = Delivery(info.epoch), 0
+        delivery, after = self._delivery(info.epoch), 0
         delivery.is_first = position is None
         if position is not None:
             STATS.count("resumed")
@@ -133,6 +133,11 @@ class Deliveries:
         if is_kept and getattr(response, "status_code", 0) == 200:
             self._say_where(response, info)
         return response
+
+    def _delivery(self, epoch: str) -> Delivery:
+        retry = self._options.retry
+        lost, _ = reconnection_times(retry)
+        return Delivery(epoch, lost, time_to_move(retry), self._options.heartbeat_form)
 
     def _is_of(self, info: StreamInfo, position: Position) -> bool:
         """Tell whether what the client has is the beginning of this stream."""
@@ -163,10 +168,8 @@ class Deliveries:
         options = self._options
         if asked_position() is not None:  # who comes back knows the events that it waits for, and no statuses
             options = replace(options, status_grace=0.0)
-        lost, _ = reconnection_times(options.retry)
-        wire = RecordedWire(delivery, lost, time_to_move(options.retry), options.heartbeat_form)
         carrier = Carrier(keep_request=False)
-        return respond(carrier.call_view(follow), carrier, wire, options, name, place, turn)
+        return respond(carrier.call_view(follow), carrier, delivery, options, name, place, turn)
 
     def _warn_of_many_processes(self) -> None:
         if self._is_told or self.streams.is_shared or not request.environ.get("wsgi.multiprocess"):
@@ -179,7 +182,7 @@ class Deliveries:
 
     def _gone(self, epoch: str) -> Any:
         """Tell a client that nothing is left of what it has begun: once, then 204, for it asks again by itself."""
-        return self._respond(None, Delivery(epoch), functools.partial(gone, epoch))
+        return self._respond(None, self._delivery(epoch), functools.partial(gone, epoch))
 
     def state(self, info: StreamInfo) -> Response:
         """Return the answer to HEAD."""

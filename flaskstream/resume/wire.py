@@ -25,11 +25,17 @@ unrecorded_of: Callable[[tuple[int, bytes]], Unrecorded] = functools.partial(tup
 """As `record_of`."""
 
 
-class Delivery:
-    """What a reader and its wire tell each other of one delivery.
+class Delivery(EventWire):
+    """Records as events with ids, and the end that was recorded; and what its reader and this wire tell each other.
+
+    A block alone is that of the next record.
+
+    Args:
+        epoch: of the ids that go out.
+        retry, restart_retry, heartbeat_form: as of `EventWire`.
 
     Attributes:
-        epoch: of the ids that go out.
+        epoch: see above.
         end: the last record of the stream, once it has been read; those before it may not have gone out.
         sent: the number of the last record that its client has.
         reset: why the client has to forget what it has; `None`: it has not.
@@ -37,82 +43,67 @@ class Delivery:
         can_go_on: tells whether it can be gone on with when this process has ended.
     """
 
-    __slots__ = ("can_go_on", "end", "epoch", "is_first", "reset", "sent")
-
-    def __init__(self, epoch: str) -> None:
-        self.epoch = epoch
-        self.end: Record | None = None
-        self.sent = 0
-        self.reset: str | None = None
-        self.is_first = False
-        self.can_go_on: Callable[[], bool] = lambda: True
-
-
-class RecordedWire(EventWire):
-    """Records as events with ids, and the end that was recorded. A block alone is that of the next record.
-
-    Args:
-        delivery: shared with the reader.
-        retry, restart_retry, heartbeat_form: as of `EventWire`.
-    """
-
-    __slots__ = ("_delivery", "_epoch", "_is_lost")
+    __slots__ = ("_epoch", "_is_lost", "can_go_on", "end", "epoch", "is_first", "reset", "sent")
 
     single: Collection[type] = frozenset([Record, bytes])
 
     def __init__(
         self,
-        delivery: Delivery,
+        epoch: str,
         retry: int | None = None,
         restart_retry: int | None = None,
         heartbeat_form: str = "comment",
     ) -> None:
         super().__init__(retry, restart_retry, heartbeat_form)
-        self._delivery = delivery
-        self._epoch = delivery.epoch.encode()
+        self.epoch = epoch
+        self._epoch = epoch.encode()
+        self.end: Record | None = None
+        self.sent = 0
+        self.reset: str | None = None
+        self.is_first = False
+        self.can_go_on: Callable[[], bool] = lambda: True
         self._has_ids = True
         self._is_lost = False
 
     @property
     def restart(self) -> bytes:
-        if not self._delivery.can_go_on():
+        if not self.can_go_on():
             return b""
         # A browser that has no id yet would ask its question anew.
-        own_id = start_id(self._delivery.epoch) if self._delivery.is_first else None
+        own_id = start_id(self.epoch) if self.is_first else None
         return encode(Event("{}", "restart", id=own_id, retry=self._restart_retry))
 
     def items(self, source: Iterator[Any]) -> Iterator[Any]:
         return source
 
     def frame(self, item: Any) -> bytes:
-        delivery = self._delivery
         if self._retry is None:
             if type(item) is bytes:  # nearly all of them
-                delivery.is_first = False
-                delivery.sent += 1
-                return b"id: %b-%d\n%b" % (self._epoch, delivery.sent, item)
+                self.is_first = False
+                self.sent = sent = self.sent + 1
+                return b"id: %b-%d\n%b" % (self._epoch, sent, item)
             if type(item) is Record:
-                delivery.is_first = False
-                delivery.sent = item.number
+                self.is_first = False
+                self.sent = item.number
                 return b"id: %b-%d\n%b" % (self._epoch, item.number, item.block)
         if type(item) is bytes:
-            item = Record(delivery.sent + 1, item)
+            item = Record(self.sent + 1, item)
         if isinstance(item, Event):  # of this delivery, and not of the stream
             return self._block(item)
         retry, self._retry = self._retry, None
         head = b"" if retry is None else b"retry: %d\n" % retry
         own_id = self._id_of(item)
-        delivery.is_first = False
-        delivery.sent = item.number
+        self.is_first = False
+        self.sent = item.number
         if own_id is not None:
             head += b"id: %s\n" % own_id.encode()
         return head + bytes(item.block)
 
     def _id_of(self, record: Record) -> str | None:
-        epoch = self._delivery.epoch
+        epoch = self.epoch
         if not isinstance(record, Unrecorded):
             return event_id(epoch, record.number)
-        if record is self._delivery.end:
+        if record is self.end:
             return done_id(epoch)
         was_lost, self._is_lost = self._is_lost, True
         return None if was_lost else lost_id(epoch)
@@ -128,5 +119,5 @@ class RecordedWire(EventWire):
 
     def _end(self) -> bytes | None:
         """Return the end of the stream, if it is next: a delivery may end before that, with records on their way."""
-        end = self._delivery.end
-        return self.frame(end) if end is not None and end.number == self._delivery.sent + 1 else None
+        end = self.end
+        return self.frame(end) if end is not None and end.number == self.sent + 1 else None
