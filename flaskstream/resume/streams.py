@@ -118,7 +118,7 @@ class Streams:
             return here[0]
         if info is None:
             return None
-        if self._here.live(info.epoch) is None and lose(self._store, info):  # nobody takes for lost what is produced here
+        if self._here.live(info.epoch) is None and lose(self._store, info):  # what is produced here is not
             return said(self._store, stream_id)
         return self._with_what_is_here(info)
 
